@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ratchet.kernel import RatchetError
+from ratchet.sandbox.leftovers import discard
 
 _DAY = 24 * 3600.0
 _OURS = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8})?")
@@ -40,7 +41,7 @@ def sweep(root: Path, keep_days: int, seconds: float) -> None:
         if directory.is_symlink() or directory in used:
             continue
         if _age(directory, now) > seconds and _abandoned(directory):
-            shutil.rmtree(directory, ignore_errors=True)
+            discard(directory)
 
 
 def _abandoned(directory: Path) -> bool:

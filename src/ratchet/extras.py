@@ -21,6 +21,8 @@ _OPTIONAL = re.compile(r"""\s*;.*\bextra\s*==\s*["']([\w-]+)["'].*""")
 _NAME = re.compile(r"[\w.-]+")
 
 PURPOSES = {
+    "amqp": "triggers by the messages of an AMQP broker such as RabbitMQ",
+    "chat": "completion and a history in `ratchet chat`",
     "claude": "the engine claude",
     "codex": "the engine codex",
     "codemachine": "importing CodeMachine workspaces",
@@ -28,6 +30,7 @@ PURPOSES = {
     "otel": "traces",
     "postgres": "a ledger in PostgreSQL",
     "qdrant": "a memory on a Qdrant server",
+    "redis": "triggers by the messages of Redis streams",
 }
 
 

@@ -55,9 +55,10 @@ class Param:
     as `module:function`, given the transaction, the text, and the project that was named with --project; and `read`
     is what makes a value of what was typed, given the call and the text. An `argument` has no flag in a command though
     it is not in the path of the API. What is `within` something is named WITHIN/NAME by a person; over HTTP the first
-    part is a query parameter of this name. An `engine`, or a table with engines in it, names no recording over HTTP:
-    that is a file. What is in the `query` is there although the request has a body; a `whole` one is the body itself,
-    and a body may have it under the name of `also`. Bounds of a list are those of each text in it.
+    part is a query parameter of this name. An `engine`, a model, or a table with such in it, names no recording over
+    HTTP: that is a file. For one who holds only the token of a project, it names no address and no file either, and a
+    `place` is in the project. What is in the `query` is there although the request has a body; a `whole` one is the
+    body itself, and a body may have it under the name of `also`. Bounds of a list are those of each text in it.
     """
 
     help: str = ""
@@ -75,6 +76,7 @@ class Param:
     argument: bool = False
     within: str | None = None
     engine: bool = False
+    place: bool = False
     above: float | None = None
     query: bool = False
     whole: bool = False
@@ -217,6 +219,7 @@ class Operation(Generic[P, R]):
     the answer as `it`: "Run {it.id} is paused"; `then` is what to type next. `empty` tells what to do where a list has
     nothing yet. Where the API keeps other names, the answer is `translated` for it; and a list that is not `enveloped`
     is a bare one there. `limit` is how much of a list a command shows. `location` is where the API has what was made.
+    Where the answer is not one that `succeeded`, as of checks that failed, a command exits with 1.
     A command `asks` before it does what cannot be undone, with what it takes as `it`. What is asked with a body and
     `changes_nothing` all the same only reads.
     """
@@ -239,6 +242,7 @@ class Operation(Generic[P, R]):
     location: str | None = None
     asks: str | Callable[[Mapping[str, Any]], str] | None = None
     changes_nothing: bool = False
+    succeeded: Callable[[Any], bool] = lambda _: True
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

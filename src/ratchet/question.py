@@ -20,6 +20,7 @@ from ratchet.kernel import LedgerError, Outcome, RatchetError, StepStatus, Super
 from ratchet.ledger import Transaction
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import OpenAttempt, ended_attempt, take_attempt
+from ratchet.sandbox.leftovers import discard
 
 
 class NoAnswer(RatchetError):
@@ -55,7 +56,12 @@ class Room:
 @contextlib.asynccontextmanager
 async def empty_room() -> AsyncIterator[Room]:
     with tempfile.TemporaryDirectory(prefix="ratchet-asked-") as directory:
-        yield Room(Path(directory))
+        workspace = Path(directory) / "workspace"
+        workspace.mkdir()
+        try:
+            yield Room(workspace)
+        finally:
+            discard(workspace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,8 @@ async def _request(
             model=asker.model,
             output_schema=question.schema if asker.engine.capabilities.structured_output else None,
             limits=opened.limits,
+            # It is sent back here, with everything that is wrong with it: twice would be every time as often.
+            repairs=0,
             deadline_seconds=min(most, asker.deadline_seconds or most),
         )
 

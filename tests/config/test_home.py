@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.config import Loaded, load_settings
+from ratchet.config import Loaded, load_settings, write_initial
 from ratchet.kernel import ConfigError
 
 
@@ -57,3 +57,14 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="file, which is not a directory"):
         load_settings(env={"RATCHET_HOME": "file"}, cwd=tmp_path)
+
+
+def test_a_home_does_not_hand_on_the_group_of_the_directory_around_it(tmp_path: Path) -> None:
+    """What is made below would have the setgid bit, and then copying it fails in a sandbox."""
+    tmp_path.chmod(0o2755)
+    for _ in range(2):
+        write_initial(tmp_path / ".ratchet")
+        (tmp_path / ".ratchet" / "below").mkdir(exist_ok=True)
+        assert (tmp_path / ".ratchet").stat().st_mode & 0o7777 == 0o700
+        assert not (tmp_path / ".ratchet" / "below").stat().st_mode & 0o2000
+        (tmp_path / ".ratchet").chmod(0o2700)

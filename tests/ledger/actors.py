@@ -7,12 +7,14 @@ milliseconds; each opens the ledger for itself.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -24,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ratchet.kernel import RatchetError, Usage
 from ratchet.ledger import Budgets, Ledger, Spender
 from ratchet.ledger import usage as spending
-from ratchet.ledger.backup import backup
+from ratchet.ledger.backup import backup, backup_into
 from ratchet.ledger.restore import restore
 from ratchet.ledger.tables import artifacts as artifact_rows
 
@@ -141,6 +143,35 @@ def put_back(pipe: Connection, url: str, artifacts: Path, source: Path, cpu_seco
         die_after(cpu_seconds)
         restore(ledger, source, force=True)
         pipe.send("done")
+
+
+def keep_backup(
+    pipe: Connection, url: str, artifacts: Path, place: Path, events: Collection[str], at: int
+) -> None:
+    with Ledger.open(url, artifacts) as ledger:
+        die_before(events, at)
+        backup_into(ledger, place, keep=1)
+        pipe.send("done")
+
+
+def restore_home(
+    pipe: Connection, url: str, artifacts: Path, source: Path, events: Collection[str], at: int
+) -> None:
+    with Ledger.open(url, artifacts, restoring=True) as ledger:
+        die_before(events, at)
+        restore(ledger, source, force=True)
+        pipe.send("done")
+
+
+def die_before(events: Collection[str], at: int) -> None:
+    """End this process, as `kill -9` does, just before so many of the calls that Python's audit has these names for."""
+    seen = itertools.count(1)
+
+    def look(event: str, _arguments: object) -> None:
+        if event in events and next(seen) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
 
 
 def die_after(cpu_seconds: float) -> None:

@@ -1,9 +1,9 @@
 import gzip
 import os
 import shutil
-import tarfile
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,13 @@ from ratchet.kernel import (
 )
 from ratchet.ledger import Budgets, EventFilter, Ledger, Spender, change_run, change_step
 from ratchet.ledger import events as log
+from ratchet.ledger.agent_access import add_key, put_sealed
 from ratchet.ledger.agents import add_version, create_agent
+from ratchet.ledger.archive import TarWriter
 from ratchet.ledger.backup import Manifest, Writer, backup
 from ratchet.ledger.check import check, counters
+from ratchet.ledger.evals import add_calls, add_eval
+from ratchet.ledger.production import add_remark, begin_split, count_calls, note_incident
 from ratchet.ledger.projects import add_project, put_ciphertext
 from ratchet.ledger.protocols import add_protocol, add_protocol_steps
 from ratchet.ledger.research import add_lesson, open_research, record_specialist
@@ -54,6 +58,7 @@ from ratchet.ledger.tables import (
     tool_starts,
     tool_versions,
     tools,
+    triggers,
     webhook_deliveries,
     workflows,
 )
@@ -61,7 +66,7 @@ from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.ledger.usage import charge, hold, set_budget
 from tests.ledger.actors import acting, append_steadily, heard, place_of, put_back, take_backup
 from tests.ledger.conftest import MakeLedger
-from tests.ledger.test_hostile_backups import Archive
+from tests.ledger.test_hostile_backups import LATER, Archive
 
 HOSTILE = 'NUL \x00, lone \ud800, "quotes", é💥\n'
 JOB = {
@@ -195,6 +200,16 @@ CI_CHECK = {
     "at": 1,
     "updated_at": 2,
 }
+CALL = {
+    "commit": "c" * 40,
+    "server": "runner",
+    "tool": HOSTILE,
+    "arguments": {"text": HOSTILE},
+    "result": {"text": HOSTILE},
+    "outcome": "ok",
+    "milliseconds": 3,
+    "is_whole": True,
+}
 APPROVAL = {
     "once": HOSTILE,
     "subject": "s",
@@ -238,6 +253,26 @@ def fill(ledger: Ledger) -> None:
         add_version(
             tx, agent, "c" * 40, "0.0.0", parent=None, summary=HOSTILE, tools=[{"name": HOSTILE}], run_id=run
         )
+        made = add_eval(
+            tx,
+            agent.id,
+            server="runner",
+            tool=HOSTILE,
+            arguments={},
+            expect={"contains": HOSTILE},
+            by=HOSTILE,
+        )
+        add_calls(tx, [{**CALL, "agent_id": agent.id, "created_at": made.created_at}])
+        count_calls(tx, agent.id, [CALL])
+        wrong = {"kind": "failed", "message": HOSTILE, "expect": {HOSTILE: HOSTILE}, "is_whole": True}
+        wrong |= {name: CALL[name] for name in ("server", "tool", "arguments")}
+        note_incident(tx, agent, ["f" * 64, "e" * 64], at_commit="c" * 40, **wrong)
+        add_remark(tx, agent.id, "c" * 40, "d" * 64, message=HOSTILE, severity="low", most=9, again_after=0)
+        counts = dict.fromkeys(("base_current", "base_current_wrong", "base_candidate"), 0)
+        counts |= {"base_candidate_wrong": 0, "wanted_calls": 200, "percent": 10}
+        begin_split(tx, replace(agent, current="c" * 40), candidate="c" * 40, margin=0.05, **counts)
+        add_key(tx, agent, HOSTILE, scopes=["call"], hash="a" * 64, by=HOSTILE)
+        put_sealed(tx, agent, "TOKEN", HOSTILE)
         insert = tx.connection.execute
         insert(sa.insert(tools).values(**TOOL))
         insert(sa.insert(tool_versions).values(**TOOL_VERSION, run_id=run))
@@ -271,6 +306,19 @@ def fill(ledger: Ledger) -> None:
                 payload={},
                 paused=False,
                 created_at=1,
+            )
+        )
+        insert(
+            sa.insert(triggers).values(
+                name=HOSTILE,
+                kind="redis",
+                workflow="w",
+                source={"url": HOSTILE},
+                inputs={"n": 1},
+                paused=False,
+                created_at=1,
+                started=3,
+                refused=1,
             )
         )
         insert(sa.insert(processes).values(id="gone", **PROCESS))
@@ -598,18 +646,21 @@ def test_a_backup_that_does_not_fit_is_refused_before_anything_changes(
     assert rows(target)["runs"] == []
 
 
+def _without(row: dict[str, Any], column: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != column}
+
+
 def test_a_backup_of_the_schema_before_is_upgraded_and_restored(
     ledger: Ledger, make_ledger, tmp_path
 ) -> None:
-    # 0011 only added a table that is not in backups: else its file would have been the same.
     source = make_ledger("sqlite")
     fill(source)
     taken = backup(source, tmp_path / "new")
     archive = Archive(tmp_path / "new")
-    old = {**archive.json("manifest.json"), "schema_revision": "0010", "ratchet_version": "0.1.0"}
-    archive.put_json("manifest.json", old)
+    archive.go_back()
+    archive.put_json("manifest.json", {**archive.json("manifest.json"), "ratchet_version": "0.1.0"})
     restored = restore(ledger, archive.write(tmp_path / "old"))
-    assert rows(ledger) == rows(source)
+    assert rows(ledger) == {**rows(source), **{table: [] for table in LATER}}
     assert contents(ledger) == contents(source)
     assert (restored.ratchet_version, restored.taken_at) == ("0.1.0", taken.taken_at)
     assert check(ledger).findings == ()
@@ -651,8 +702,8 @@ def test_an_older_backup_that_contradicts_itself_is_refused(ledger: Ledger, tmp_
 
 
 def write_older(path: Path, revision: str, tables: dict[str, list[dict[str, Any]]]) -> Path:
-    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as tar:
-        archive = Writer(tar)
+    with path.open("wb") as file, TarWriter.opened(file) as out:
+        archive = Writer(out)
         given = {name: max(row["id"] for row in found) for name, found in tables.items()}
         archive.add_manifest(
             Manifest(format=1, schema_revision=revision, ratchet_version="0.0.5", taken_at=1, counters=given)

@@ -1,11 +1,14 @@
 import pytest
 import sqlalchemy as sa
 
-from ratchet.kernel import RunStatus, StepStatus, Usage
+from ratchet.kernel import Direction, RunId, RunStatus, StepStatus, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, change_run, change_step
+from ratchet.ledger.agents import create_agent
 from ratchet.ledger.check import check
 from ratchet.ledger.projects import add_project
+from ratchet.ledger.research import open_research
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
+from ratchet.ledger.tables import jobs
 from ratchet.ledger.usage import charge
 from tests.ledger.conftest import MakeLedger
 
@@ -20,10 +23,15 @@ def live_in(ledger: Ledger) -> Ledger:
         change_step(tx, step, StepStatus.RUNNING)
         attempt = open_attempt(tx, get_step(tx, step))
         ledger.artifacts.put(tx, b"output", name="out", run_id=run, attempt_id=attempt)
+        tx.connection.execute(sa.insert(jobs).values(**JOB, run_id=run, status="started", process_id="here"))
         used = Usage(input_tokens=3, output_tokens=4)
         charge(tx, Spender(attempt, run, project), used, Budgets(), engine="test")
         charge(tx, Spender(None, run, project), used, Budgets(), engine="test")
     return ledger
+
+
+JOB = {"kind": "demo", "queue": "default", "priority": 5, "attempt": 1, "max_attempts": 3, "delivery": 1}
+JOB |= {"recoveries": 0, "created_at": 1, "due_at": 1, "payload": {}}
 
 
 @pytest.fixture
@@ -59,6 +67,37 @@ def test_an_attempt_left_open_by_a_final_step_is_found(lived_in: Ledger) -> None
     spoil(lived_in, "UPDATE steps SET status = 'completed'")
     assert findings(lived_in) == [("warning", "attempt 1 is open, but its step 1 is completed")]
     assert check(lived_in).ok
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM jobs", "UPDATE jobs SET ended_at = 2, status = 'failed'"])
+def test_a_run_that_no_job_carries_is_found(lived_in: Ledger, statement: str) -> None:
+    spoil(lived_in, statement)
+    spoil(lived_in, "UPDATE steps SET status = 'pending'")
+    [finding] = check(lived_in).findings
+    assert (finding.severity, finding.what) == ("error", "run 1 is running, with no job to carry it")
+    assert "`ratchet runs pause 1`, then `ratchet runs resume 1`" in finding.fix
+    for status in ("paused", "blocked", "completed"):
+        spoil(lived_in, f"UPDATE runs SET status = '{status}'")
+        assert findings(lived_in) == []
+
+
+def test_steps_that_run_without_a_job_are_found(lived_in: Ledger) -> None:
+    spoil(lived_in, "UPDATE jobs SET ended_at = 2, status = 'failed'")
+    assert findings(lived_in) == [
+        ("error", "run 1 is running, and 1 of its steps are running with no job to carry them")
+    ]
+
+
+def test_a_row_that_names_another_without_the_database_seeing_to_it_is_found(lived_in: Ledger) -> None:
+    with lived_in.write() as tx:
+        create_agent(tx, "greeter", "greets")
+        open_research(tx, RunId(1), task="t", score_field="s", direction=Direction.MIN, keep_policy="strict")
+    spoil(lived_in, "UPDATE agents SET current = 'abc'")
+    spoil(lived_in, "UPDATE research SET best = 7")
+    assert findings(lived_in) == [
+        ("error", "row 1 of agents names a version that is not there: abc"),
+        ("error", "row 1 of research names a trial that is not there: 7"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@ import asyncio
 import contextlib
 import logging
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +55,29 @@ def test_a_follower_is_woken_by_its_own_process(ledger: Ledger) -> None:
         for number in range(10):
             say(ledger, str(number))
             assert seen.get(timeout=PATIENCE).message == str(number)
+
+
+def test_a_follower_without_inotify_looks_by_itself(ledger: Ledger) -> None:
+    if not ledger.url.startswith("sqlite"):
+        pytest.skip("PostgreSQL tells by itself")
+    program = (
+        "import sys; from pathlib import Path; from ratchet.ledger import Ledger, follow;"
+        " ledger = Ledger.open(sys.argv[1], Path(sys.argv[2]));"
+        f" [print(each.message, flush=True) for each in follow(ledger, 0, safety_seconds={NEVER})]"
+    )
+    none_left = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" -c "$@"'
+    command = ["unshare", "-Ur", "sh", "-c", none_left, sys.executable, program, *map(str, place_of(ledger))]
+    say(ledger, "one")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+        try:
+            assert follower.stdout is not None
+            first = follower.stdout.readline()
+            if not first:
+                pytest.skip("this kernel lets no user make a namespace")
+            say(ledger, "two")
+            assert [first, follower.stdout.readline()] == ["one\n", "two\n"]
+        finally:
+            follower.kill()
 
 
 def test_a_follower_is_woken_by_another_process_without_polling(ledger: Ledger) -> None:
@@ -165,3 +191,41 @@ def test_a_follower_outlives_a_database_that_goes_away_and_comes_back(
     with ledger.read() as tx:
         messages = [event.message for event in log.since(tx.connection, where=EventFilter(type="said"))]
     assert messages == ["before", "after", "later"]
+
+
+_WITHOUT_WATCHES = 'echo 0 > /proc/sys/user/max_inotify_watches && exec "$@"'
+_FOLLOWS = """
+import sys, threading
+from pathlib import Path
+from ratchet.ledger import Ledger, follow
+
+with Ledger.open(f"sqlite:///{sys.argv[1]}", Path(sys.argv[1]).parent / "artifacts") as ledger:
+    heard = threading.Event()
+
+    def watch():
+        for event in follow(ledger, 0, safety_seconds=86400.0):
+            if event.message == "hello":
+                heard.set()
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    while not heard.wait(0.2):
+        with ledger.write() as tx:
+            tx.event("job.ended", message="hello")
+print("heard")
+"""
+
+
+def test_a_follower_without_inotify_watches_hears_all_the_same(tmp_path: Path) -> None:
+    limited = ["unshare", "--user", "--map-root-user", "sh", "-c", _WITHOUT_WATCHES, "sh"]
+    if subprocess.run([*limited, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespace can be made here")
+    ran = subprocess.run(
+        [*limited, sys.executable, "-c", _FOLLOWS, str(tmp_path / "ledger.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (ran.returncode, ran.stdout.strip()) == (0, "heard"), ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable
@@ -10,22 +12,24 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from cryptography.fernet import Fernet
 
 from ratchet.kernel import Conflict, Direction, LedgerCorrupt
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import add_version, create_agent
-from ratchet.ledger.backup import backup
+from ratchet.ledger.backup import backup, backup_into
 from ratchet.ledger.check import check
 from ratchet.ledger.projects import add_project, put_ciphertext
 from ratchet.ledger.research import open_research
 from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run
-from ratchet.ledger.tables import trials
+from ratchet.ledger.tables import research, trials
 from ratchet.ledger.trials import Submission, open_trial
 from tests.ledger.conftest import MakeLedger
 from tests.ledger.test_hostile_backups import Archive, Member
 
 BEST = "refs/heads/best"
+SECRET_KEY = Fernet.generate_key().decode()
 
 
 def git(repository: Path, *words: str, given: str = "") -> str:
@@ -62,7 +66,8 @@ def fill(ledger: Ledger) -> tuple[int, Path]:
         run = create_run(tx, "research", "one")
         open_research(tx, run, task="t", score_field="s", direction=Direction.MIN, keep_policy="strict")
         agent = create_agent(tx, "greeter", "greets")
-        put_ciphertext(tx, add_project(tx, "work"), "TOKEN", "ciphertext")
+        sealed = Fernet(SECRET_KEY).encrypt(b"value").decode()
+        put_ciphertext(tx, add_project(tx, "work"), "TOKEN", sealed)
     repository = home / "research" / str(run) / "repo.git"
     make_repository(repository)
     add_trial(ledger, run, repository, 0)
@@ -80,7 +85,7 @@ def fill(ledger: Ledger) -> tuple[int, Path]:
     (made / "live").symlink_to(version)
     (made / "elsewhere").symlink_to("/etc")
     (made / f"{version}-staging").mkdir()
-    (home / "secret.key").write_text("key")
+    (home / "secret.key").write_text(SECRET_KEY)
     (home / "ratchet.toml").write_text("# settings")
     return run, repository
 
@@ -137,14 +142,15 @@ def test_a_home_without_its_repositories_or_its_key_is_damaged(
     backup(source, tmp_path / "ledger")
     backup(source, tmp_path / "home", home=True)
     restore(ledger, tmp_path / "ledger")
-    [research, agent, key] = found(ledger)
-    assert "research run 1 has no repository" in research
+    [repository, agent, version, key] = found(ledger)
+    assert "research run 1 has no repository" in repository
     assert "agent greeter has no repository" in agent
-    assert "1 secrets of projects cannot be read" in key
+    assert "of agent greeter has no directory" in version
+    assert "1 secrets cannot be read" in key
     assert not check(ledger, home=True).ok
     restore(ledger, tmp_path / "home", force=True)
     assert found(ledger) == [key]
-    assert check(ledger, home=True, key_is_configured=lambda: True).findings == ()
+    assert check(ledger, home=True, secret_key=lambda: SECRET_KEY).findings == ()
 
 
 def test_lost_commits_and_refs_to_nothing_are_found(ledger: Ledger) -> None:
@@ -154,6 +160,55 @@ def test_lost_commits_and_refs_to_nothing_are_found(ledger: Ledger) -> None:
     commits, refs = found(ledger)
     assert f"does not have 1 commits that rows name: {lost}" in commits
     assert f"has refs to nothing: {BEST}" in refs
+
+
+def test_a_ref_that_is_gone_is_found_and_put_back_by_what_the_check_says(ledger: Ledger) -> None:
+    run, repository = fill(ledger)
+    loose = add_trial(ledger, run, repository, 1)
+    with ledger.write() as tx:
+        tx.connection.execute(sa.update(research).values(best=1, best_commit=loose))
+    for ref in (BEST, "refs/trials/1"):
+        git(repository, "update-ref", "-d", ref)
+    findings = check(ledger, home=True).findings
+    assert f"has no {BEST}" in findings[0].what
+    assert f"leads to 1 commits that rows name, and git may remove them: {loose}" in findings[1].what
+    for finding in findings:
+        subprocess.run(finding.fix.split("`")[1], shell=True, check=True)
+    assert found(ledger) == []
+    assert git(repository, "rev-parse", BEST) == loose
+
+
+def test_a_version_of_an_agent_without_its_directory_is_found(ledger: Ledger) -> None:
+    fill(ledger)
+    version = (home_of(ledger) / "agents/greeter/live").resolve()
+    shutil.rmtree(version)
+    [what] = found(ledger)
+    assert what.startswith(f"version {version.name} of agent greeter has no directory")
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        (
+            Fernet.generate_key().decode(),
+            "is another key than the one that secrets were kept with: TOKEN of project 1",
+        ),
+        ("nonsense", "is not a key"),
+        (None, "is missing"),
+    ],
+    ids=["another", "nonsense", "none"],
+)
+def test_a_key_that_does_not_open_secrets_is_found(ledger: Ledger, key: str | None, says: str) -> None:
+    fill(ledger)
+    file = home_of(ledger) / "secret.key"
+    file.unlink() if key is None else file.write_text(key)
+    [finding] = check(ledger, home=True).findings
+    assert says in finding.what
+    assert "--with-keys" in finding.fix
+    assert SECRET_KEY not in finding.what
+    assert check(ledger, home=True, secret_key=lambda: SECRET_KEY).findings == ()
+    [configured] = check(ledger, home=True, secret_key=lambda: Fernet.generate_key().decode()).findings
+    assert configured.what.startswith("projects.secret_key is another key")
 
 
 def test_a_backup_taken_while_others_work_has_refs_and_rows_of_one_moment(
@@ -189,6 +244,39 @@ def test_a_backup_taken_while_others_work_has_refs_and_rows_of_one_moment(
         assert git(copied, "fsck", "--connectivity-only", "--no-dangling") == ""
 
 
+def test_the_state_of_an_agent_that_is_being_written_is_whole(
+    make_ledger: MakeLedger, tmp_path: Path
+) -> None:
+    ledger, target = make_ledger("sqlite"), make_ledger("sqlite")
+    fill(ledger)
+    state = home_of(ledger) / "agents/greeter/live/state.db"
+
+    def values(home: Path) -> list[int]:
+        with contextlib.closing(sqlite3.connect(home / "agents/greeter/live/state.db")) as copy:
+            return [value for (value,) in copy.execute("SELECT value FROM state")]
+
+    with contextlib.closing(sqlite3.connect(state, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE state (value)")
+        writer.execute("INSERT INTO state VALUES (1)")
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO state VALUES (2)")
+        backup_into(ledger, tmp_path / "b")
+        writer.execute("COMMIT")
+        assert state.with_name("state.db-wal").stat().st_size
+        backup_into(ledger, tmp_path / "b")
+        for number, wanted in ((1, [1]), (2, [1, 2])):
+            restore(target, tmp_path / "b", force=True, number=number)
+            assert values(home_of(target)) == wanted
+            assert not list(home_of(target).glob("agents/greeter/live/state.db-*"))
+        # What is only beside the file is of later, too.
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        backup_into(ledger, tmp_path / "b")
+        writer.execute("INSERT INTO state VALUES (3)")
+        restore(ledger, tmp_path / "b", force=True)
+    assert values(home_of(ledger)) == [1, 2]
+
+
 def test_files_of_the_home_are_replaced_only_by_force_and_left_where_they_are_the_same(
     ledger: Ledger, make_ledger: MakeLedger, tmp_path: Path
 ) -> None:
@@ -218,7 +306,7 @@ def test_a_whole_home_of_the_schema_before_is_restored(make_ledger: MakeLedger, 
     fill(source)
     backup(source, tmp_path / "new", home=True, keys=True)
     archive = Archive(tmp_path / "new")
-    archive.put_json("manifest.json", {**archive.json("manifest.json"), "schema_revision": "0010"})
+    archive.go_back()
     restore(target, archive.write(tmp_path / "old"))
     assert found(target) == []
 

@@ -24,6 +24,15 @@ from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run, create_steps
 from tests.ledger.conftest import MakeLedger
 
+# What the schema before did not have.
+LATER = (
+    "triggers",
+    *("agent_evals", "agent_calls", "agent_call_totals", "agent_incidents", "agent_feedback"),
+    "agent_traffic",
+    "agent_keys",
+    "agent_secrets",
+)
+
 
 @dataclass
 class Member:
@@ -61,6 +70,31 @@ class Archive:
         [part] = [part for part in contents["parts"] if part["table"] == table]
         part |= {"rows": len(rows), "sha256": hashlib.sha256(content).hexdigest()}
         self.put_json("contents.json", contents)
+
+    def go_back(self) -> None:
+        """Make it one of the schema before, which had less."""
+        manifest, contents = self.json("manifest.json"), self.json("contents.json")
+        manifest["schema_revision"] = "0011"
+        for table in LATER:
+            manifest["counters"].pop(table, None)
+            contents["parts"] = [part for part in contents["parts"] if part["table"] != table]
+            self.members = [each for each in self.members if not each.name.startswith(f"tables/{table}.")]
+        self.put_json("manifest.json", manifest)
+        self.put_json("contents.json", contents)
+        for table, columns in (
+            ("agents", ("approval", "learning", "egress")),
+            ("agent_versions", ("offers", "certificate")),
+            ("tool_versions", ("examples_failed",)),
+            ("approvals", ("answer",)),
+            ("trials", ("origin",)),
+        ):
+            if not any(part["table"] == table for part in contents["parts"]):
+                continue
+            old = [
+                {name: value for name, value in row.items() if name not in columns}
+                for row in self.rows(table)
+            ]
+            self.put_rows(table, old)
 
     def write(self, path: Path) -> Path:
         with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as tar:

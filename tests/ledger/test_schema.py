@@ -3,6 +3,7 @@ import re
 import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,15 +24,20 @@ from ratchet.kernel import (
     LedgerTooNew,
     LedgerUnavailable,
     Misuse,
+    Usage,
 )
-from ratchet.ledger import Ledger, migrations
+from ratchet.ledger import Budgets, Ledger, Spender, migrations
 from ratchet.ledger import events as log
+from ratchet.ledger.backup import backup_into
 from ratchet.ledger.database import REVISIONS, current_revision, make_engine, now_ms
 from ratchet.ledger.processes import process_identity
+from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.tables import metadata, processes
+from ratchet.ledger.usage import charge
 from ratchet.runtime.processes import register
 from tests.ledger.actors import acting, open_ledger
+from tests.ledger.conftest import MakeLedger
 from tests.postgres import PostgresServer
 from tests.runtime.worker_process import load
 
@@ -197,6 +203,62 @@ def test_a_schema_is_upgraded_once_the_processes_of_other_machines_are_silent(
         connection.execute(sa.update(processes).values(beat_at=now_ms() - 61_000))
     engine.dispose()
     Ledger.open(database_url, tmp_path / "artifacts").close()
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+def test_who_lives_is_judged_by_the_clock_of_the_database(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    url = postgres_server.create_database()
+    beaten = now_ms() - (10_000 if hours > 0 else 120_000)
+    with older_ledger(url, "0010") as connection:
+        connection.execute(older_process(host="far", pid=7, identity="", beat_at=beaten))
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3600 * 10**9)
+    if hours > 0:
+        with pytest.raises(Conflict, match="pid 7 on far"):
+            Ledger.open(url, tmp_path / "artifacts")
+        return
+    with Ledger.open(url, tmp_path / "artifacts") as ledger:
+        with ledger.write() as tx:
+            charge(tx, Spender(None, None, None), Usage(input_tokens=3), Budgets(), engine="test")
+        with ledger.read() as tx:
+            days = tx.connection.execute(sa.text("SELECT day FROM usage_days")).scalars().all()
+            used = tx.connection.execute(sa.text("SELECT at FROM usage")).scalars().all()
+    assert abs(used[0] - real() // 10**6) < 60_000
+    assert days == [used[0] // 86_400_000]
+
+
+@pytest.mark.parametrize("revision", ["0005", "0010"])
+def test_a_ledger_of_an_older_schema_is_backed_up_as_it_is_while_older_processes_work(
+    database_url: str, make_ledger: MakeLedger, tmp_path: Path, revision: str
+) -> None:
+    with older_ledger(database_url, revision) as connection:
+        if revision == "0010":
+            far = {"host": "far", "pid": 7, "identity": "", "beat_at": now_ms() + 60_000}
+            connection.execute(older_process(**far))
+        connection.execute(sa.text("INSERT INTO projects (id, name, created_at) VALUES (7, 'old', 1)"))
+        connection.execute(
+            sa.text("INSERT INTO events (at, type, actor, data) VALUES (1, 'x', 'y', :data)"),
+            {"data": '{"a":[1]}'},
+        )
+    home = tmp_path / "home"
+    (home / "agents").mkdir(parents=True)
+    (home / "agents" / "file").write_text("kept")
+    [advice] = [each for each in doctor_ledger(load(home, database_url)) if each.name == "ledger schema"]
+    assert "ratchet backup" in str(advice.fix)
+    with Ledger.open(database_url, home / "artifacts", upgrade=False) as ledger:
+        for _ in range(2):
+            backup_into(ledger, tmp_path / "backups")
+        with ledger.engine.connect() as connection:
+            assert current_revision(connection) == revision
+    target = make_ledger("sqlite")
+    restore(target, tmp_path / "backups")
+    with target.read() as tx:
+        [event] = log.since(tx.connection, where=log.EventFilter(type="x"))
+        names = tx.connection.execute(sa.text("SELECT name FROM projects")).scalars().all()
+    assert (event.data, names) == ({"a": [1]}, ["old"])
+    assert (target.artifacts.root.parent / "agents" / "file").read_text() == "kept"
 
 
 def test_a_process_does_not_join_a_ledger_that_was_upgraded_since_it_was_opened(ledger: Ledger) -> None:

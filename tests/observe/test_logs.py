@@ -7,6 +7,7 @@ import contextvars
 import io
 import json
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -179,3 +180,36 @@ def test_a_logger_used_before_the_set_up_writes_nothing_to_stdout() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert "early" in done.stderr
+
+
+_FIRST_LINES_OF_THREADS = """
+import logging, sys, threading
+from ratchet.observe import logs
+
+logs.configure("info", "json")
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+failed = []
+
+def write(number):
+    together.wait()
+    try:
+        (logs.logger("ours") if number % 2 else logging.getLogger("foreign")).warning("begun")
+    except BaseException as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit(repr(failed) if failed else 0)
+"""
+
+
+def test_the_first_lines_may_be_written_by_many_threads_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST_LINES_OF_THREADS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('"begun"') == 8, done.stderr

@@ -1,41 +1,13 @@
-"""The address of the ledger, which prints itself without its password, and masking of secrets."""
+"""The address of the ledger, which prints itself without its password."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-MASK = "********"
-
-# Greedy up to the last @ of the word: an unescaped / or @ in a password must not show the rest of it.
-_USER_INFO = re.compile(r"(://[^:/?#@\s]*):\S*@")
-_QUERY = re.compile(r"([?&])([^=?&#\s]+)=([^&#\s]+)")
-_SECRET_NAME = re.compile(r"[\w-]*(?:token|password|passwd|secret|api[_-]?key)", re.IGNORECASE)
-_SECRET_KEY = re.compile(r"token(?!iz)|password|passwd|secret|api[_-]?key|authorization", re.IGNORECASE)
-
-
-def mask_text(text: str) -> str:
-    """`text` with the passwords of URLs and the secrets of query strings replaced."""
-    if "://" in text:
-        text = _USER_INFO.sub(rf"\1:{MASK}@", text)
-    if "=" in text:
-        text = _QUERY.sub(_masked, text)
-    return text
-
-
-def _masked(pair: re.Match[str]) -> str:
-    # Drivers read escaped names too.
-    secret = _SECRET_NAME.fullmatch(unquote(pair[2])) is not None
-    return f"{pair[1]}{pair[2]}={MASK}" if secret else pair[0]
-
-
-def is_secret_key(key: str) -> bool:
-    """Whether a value stored under `key` looks like a secret."""
-    return _SECRET_KEY.search(key) is not None
-
+from ratchet.config.redaction import mask_text
 
 _ALLOWED = "use sqlite:///path/to/ledger.db or postgresql://user@host/name"
 

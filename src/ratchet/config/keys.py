@@ -18,7 +18,7 @@ from pydantic import (
 
 from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.engine_settings import Claude, Codex, CommandSettings, Llm
-from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section
+from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section, Words
 from ratchet.config.workflow_settings import Agents, MemorySettings, Projects, Protocols, Tools, Workflows
 from ratchet.kernel import BudgetPolicy, Limits, is_name
 
@@ -32,6 +32,11 @@ class Engines(Section):
     )
     deadline_seconds: Seconds = Field(1800.0, description="wall time after which a session is ended")
     tries: Count = Field(3, description="tries of a session that failed before it did anything")
+    readable: Words = Field(
+        (),
+        description="paths that agent programs may read beside the system, the programs on the PATH and the workspace",
+        examples=[["~/.rustup", "/srv/data"]],
+    )
     codex: Codex = Field(default_factory=Codex, description="the Codex CLI")
     claude: Claude = Field(default_factory=Claude, description="the Claude Agent SDK")
     command: dict[str, CommandSettings] = Field(
@@ -39,6 +44,14 @@ class Engines(Section):
         description="any other agent with a command line, under a name of your own",
         json_schema_extra={"example": "mine"},
     )
+
+    @field_validator("readable")
+    @classmethod
+    def _absolute(cls, readable: tuple[str, ...]) -> tuple[str, ...]:
+        for path in readable:
+            if not path.startswith(("/", "~/")) or ".." in path.split("/") or path.strip("/") == "":
+                raise ValueError(f"{path!r} must be an absolute path, or begin with ~/, and be more than /")
+        return readable
 
     @field_validator("command")
     @classmethod
@@ -69,6 +82,10 @@ class Research(Section):
     infra_errors: Count = Field(5, description="such trials in a row after which a run stops")
     prompt_chars: Annotated[Count, Field(ge=2_000)] = Field(
         24_000, description="the most that a prompt says of earlier trials"
+    )
+    novelty: Annotated[Real, Field(gt=0, le=1)] = Field(
+        1.0,
+        description="how alike an idea may be to one that was tried; below 1 this needs the extra memory",
     )
 
     @model_validator(mode="after")

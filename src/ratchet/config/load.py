@@ -15,7 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.database_url import MASK, DatabaseUrl, mask_text
+from ratchet.config.database_url import DatabaseUrl
+from ratchet.config.redaction import MASK, mask_text
 from ratchet.config.settings import Settings
 from ratchet.config.sources import (
     DATABASE_URL,
@@ -115,7 +116,7 @@ class Loaded:
 
 
 # What is a secret by itself, also for those who may enter the home.
-_SECRET_FILES = ("secret.key", "token")
+_SECRET_FILES = ("secret.key", "certificate.key", "token")
 
 
 def close_to_others(home: Path) -> None:
@@ -123,7 +124,8 @@ def close_to_others(home: Path) -> None:
         with contextlib.suppress(OSError):
             found = path.lstat()
             plain = not (stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX)
-            if plain and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+            # A directory around it may hand on its group, and then no sandbox could copy what lies below.
+            if plain and found.st_uid == os.geteuid() and found.st_mode & (0o077 | stat.S_ISGID):
                 path.chmod(mode)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section
+from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section, Whole
 
 
 def _server(url: str) -> str:
@@ -57,8 +57,9 @@ class Agents(Section):
         8125, description="and on which port; not set, the next free one if it is taken; 0 takes any"
     )
     network: bool = Field(
-        True,
-        description="whether agents may use the network; otherwise they reach only Ratchet, and others by it",
+        False,
+        description="whether all agents may use the whole network, this machine and its own included; otherwise each"
+        " reaches only Ratchet, other agents by it, and what `ratchet agent egress add` allows it",
     )
     session_seconds: Seconds = Field(
         1800.0, description="how long the Architect's engine may work on a change"
@@ -68,6 +69,56 @@ class Agents(Section):
     )
     tests_seconds: Seconds = Field(300.0, description="how long the tests of a version may take")
     start_seconds: Seconds = Field(30.0, description="how long a server may take until it lists its tools")
+    approval: Literal["never", "breaking", "always"] = Field(
+        "breaking",
+        description="when a person is asked before a change is kept: `breaking` where it breaks the contract, `always`,"
+        " or `never`: then what would break it is refused; `ratchet agent approval` sets it for one agent",
+    )
+    record_share: Annotated[Real, Field(ge=0, le=1)] = Field(
+        1.0,
+        description="the share of the calls of agents that is recorded, with arguments and answers; 0 is none",
+    )
+    record_bytes: Count = Field(
+        16_384, description="how much of the arguments, and of the answer, of a recorded call is kept"
+    )
+    records_kept: Count = Field(
+        1_000, description="how many recorded calls of each agent are kept, the newest"
+    )
+    replay_calls: Annotated[Whole, Field(ge=0)] = Field(
+        20,
+        description="how many recorded calls are made again to the old and the new version before a change is kept",
+    )
+    learn: Literal["ask", "auto"] = Field(
+        "ask",
+        description="whether a person starts the change that an incident calls for (`ask`), or it is started by itself"
+        " (`auto`); `ratchet agent learn` sets it for one agent",
+    )
+    learn_after: Count = Field(
+        3,
+        description="with `auto`, how many calls must have gone wrong in the same way before a change is started",
+    )
+    learn_pause_seconds: Annotated[Real, Field(ge=0)] = Field(
+        60.0,
+        description="how long remarks of callers at the Tuner are collected before they are worked on together",
+    )
+    learn_runs_per_day: Annotated[Whole, Field(ge=0)] = Field(
+        6,
+        description="changes of one agent that its Tuner and its incidents may start on a day (UTC); 0 is none",
+    )
+    learn_usd_per_day: Annotated[Real, Field(ge=0)] = Field(
+        5.0, description="what such changes of one agent may cost on a day before no further one is started"
+    )
+    learn_tokens_per_day: Annotated[Whole, Field(ge=0)] = Field(
+        5_000_000,
+        description="the tokens that such changes of one agent may use on a day, also those without a price",
+    )
+    traffic_calls: Annotated[Count, Field(ge=20)] = Field(
+        200, description="calls of both versions that a split of the traffic waits for before it ends"
+    )
+    traffic_margin: Annotated[Real, Field(gt=0, lt=1)] = Field(
+        0.05,
+        description="by how much the share of calls that go wrong may be higher with a version that is promoted",
+    )
     call_seconds: Seconds = Field(
         30.0, description="how long a canary call may take, and a migration of the state"
     )
@@ -88,7 +139,7 @@ class Agents(Section):
         3600.0, description="a session of a client that is silent for so long is over"
     )
     drain_seconds: Seconds = Field(
-        3600.0, description="how long sessions may continue with a version after another took its place"
+        3600.0, description="how long sessions that cannot follow may stay with a version"
     )
     memory_mb: Annotated[Count, Field(ge=64)] = Field(1024, description="the most memory of one server")
     cpus: Annotated[Real, Field(ge=0)] = Field(
@@ -223,6 +274,9 @@ class Evolution(Section):
     )
     tries: Count = Field(3, description="variants that are asked for before one tool is left as it is")
     cases: Count = Field(20, description="held-out real inputs that a variant is tried on")
+    generated: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        100, description="generated inputs on which a faster variant must agree with the version in use"
+    )
     repeats: Annotated[Count, Field(ge=2)] = Field(
         5, description="how often each case is measured, for both sides"
     )
@@ -239,7 +293,9 @@ class Workflows(Section):
         2, description="how often a bad plan is sent back to the model with what is wrong"
     )
     concurrency: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps of one run that run at once; 0 fits it to the machine"
+        0,
+        description="steps of one run that run at once; 0 lets as many compute as there are cores, 64 ask models, and "
+        "up to 256 wait, which takes no core",
     )
     spread: bool = Field(
         False, description="whether steps that find no free place here are offered to other workers"
@@ -247,7 +303,8 @@ class Workflows(Section):
     cache_days: Count = Field(30, description="how long the results of steps are kept to be used again")
     llm: str = Field("llm", description="the engine that answers the model calls of steps")
     reuse: Annotated[Real, Field(gt=0, le=1)] = Field(
-        0.9, description="likeness to a remembered plan from which that plan is used again"
+        0.9,
+        description="likeness to a remembered plan from which the overseer is asked whether that plan fits",
     )
     template: Annotated[Real, Field(gt=0, le=1)] = Field(
         0.8, description="likeness from which a remembered plan is shown to the overseer as an example"
@@ -275,7 +332,7 @@ class Tools(Section):
     install_seconds: Seconds = Field(600.0, description="how long installing a tool's requirements may take")
     variables: str | None = Field(
         None,
-        description="names of environment variables whose values a definition may ask for, such as keys",
+        description="names of environment variables whose values a definition may ask for, apart by spaces",
         examples=["WEATHER_KEY"],
     )
     mcp: dict[str, McpToolServer] = Field(

@@ -16,7 +16,9 @@ from ratchet.kernel.errors import (
     StateChanged,
     Superseded,
     Waiting,
+    did_you_mean,
     exhausted,
+    exhaustion_in,
     with_hint,
 )
 from ratchet.kernel.status import (

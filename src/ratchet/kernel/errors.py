@@ -7,6 +7,8 @@ the next step to take. `exit_code` is what the command line exits with, `http_st
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Iterable
 
 from ratchet.kernel.usage import dollars
 
@@ -27,6 +29,15 @@ def with_hint(error: RatchetError) -> str:
     return f"{error} ({error.hint})" if error.hint else str(error)
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names what was probably meant."""
+    # Only an error needs it, and it is slow to import.
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
 _RESOURCES = {
     errno.EMFILE: "open files of this process",
     errno.ENFILE: "open files of this machine",
@@ -36,17 +47,36 @@ _RESOURCES = {
 }
 
 
+# By SQLite's own numbers: NOMEM, FULL, and CANTOPEN, which is what it makes of too many open files.
+_OF_SQLITE = {7: "memory", 13: "disk space", 14: "open files, or of access to a database file"}
+
+
+# All that Python says of it.
+_NO_THREAD = "can't start new thread"
+
+
 def exhausted(error: BaseException | None) -> str | None:
     """What this machine has run out of, if the error comes from that: later, or elsewhere, the same work succeeds."""
     while error is not None:
         if isinstance(error, MemoryError):
             return _RESOURCES[errno.ENOMEM]
+        if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+            return "threads or processes of this user"
         if isinstance(error, OSError) and error.errno in _RESOURCES:
             return _RESOURCES[error.errno]
+        # The lowest byte is the kind of the error; loading its module would slow down every command.
+        if (number := getattr(error, "sqlite_errorcode", 0) & 0xFF) in _OF_SQLITE:
+            return _OF_SQLITE[number]
         if isinstance(error, BaseExceptionGroup):
             return next(filter(None, map(exhausted, error.exceptions)), None)
         error = error.__cause__
     return None
+
+
+def exhaustion_in(said: str) -> OSError | None:
+    """The error behind what a program said before it failed, if this machine had run out of something."""
+    found = next((number for number in _RESOURCES if os.strerror(number) in said), None)
+    return None if found is None else OSError(found, os.strerror(found))
 
 
 class Misuse(RatchetError):

@@ -10,9 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from ratchet.kernel import Conflict, NotFound, RunStatus, StateChanged
+from ratchet.kernel import Conflict, NotFound, RunStatus, StateChanged, did_you_mean
 from ratchet.ledger.tables import agent_versions, agents, runs
 from ratchet.ledger.transaction import Transaction
+
+# So many names are compared with one that is not there.
+_NEARBY = 1000
 
 
 class AgentStatus(StrEnum):
@@ -49,6 +52,12 @@ class AgentRow:
     simulated: bool
     created_at: int
     updated_at: int
+    approval: str | None = None
+    """When a person is asked about a change; as the settings say if it is not given."""
+    learning: str | None = None
+    """Whether incidents become proposals by themselves: `ask` or `auto`; as the settings say if it is not given."""
+    egress: Any = None
+    """What its servers may connect to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,10 @@ class AgentVersion:
     simulated: bool
     created_at: int
     promoted_at: int | None
+    offers: Any = None
+    """What callers may rely on besides the tools: those of the Tuner, resources and prompts."""
+    certificate: Any = None
+    """What it was promoted on; older versions have none."""
 
 
 def create_agent(
@@ -115,7 +128,10 @@ def get_agent(tx: Transaction, name: str) -> AgentRow:
     query = sa.select(agents).where(agents.c.name == name, agents.c.status != AgentStatus.DELETED)
     row = tx.connection.execute(query).one_or_none()
     if row is None:
-        raise NotFound("agent", name)
+        absent = NotFound("agent", name)
+        living = sa.select(agents.c.name).where(agents.c.status != AgentStatus.DELETED)
+        absent.hint = did_you_mean(name, tx.connection.execute(living.limit(_NEARBY)).scalars())
+        raise absent
     return _agent(row)
 
 
@@ -176,6 +192,18 @@ def set_pinned(tx: Transaction, agent: AgentRow, pinned: bool) -> None:
     tx.event(f"agent.{word}", message=agent.name, data={"agent": agent.name, "commit": agent.current})
 
 
+def set_approval(tx: Transaction, agent: AgentRow, mode: str | None) -> None:
+    """Say when a person is asked about a change; None leaves it to the settings."""
+    _change(tx, agent.id, agent.status, approval=mode)
+    tx.event("agent.approval", message=f"{agent.name} {mode}", data={"agent": agent.name, "approval": mode})
+
+
+def set_learning(tx: Transaction, agent: AgentRow, mode: str | None) -> None:
+    """Say whether incidents become proposals by themselves; None leaves it to the settings."""
+    _change(tx, agent.id, agent.status, learning=mode)
+    tx.event("agent.learning", message=f"{agent.name} {mode}", data={"agent": agent.name, "learning": mode})
+
+
 def add_version(
     tx: Transaction,
     agent: AgentRow,
@@ -187,6 +215,8 @@ def add_version(
     tools: Sequence[Any],
     run_id: int | None,
     simulated: bool = False,
+    offers: Sequence[Any] | None = None,
+    certificate: Any = None,
 ) -> AgentVersion:
     """Record a version that has passed its checks; one that is known already is only returned."""
     known = find_version(tx, agent.id, commit)
@@ -203,6 +233,8 @@ def add_version(
         "run_id": run_id,
         "simulated": simulated,
         "created_at": tx.now,
+        "offers": None if offers is None else list(offers),
+        "certificate": certificate,
     }
     tx.connection.execute(sa.insert(agent_versions).values(**row))
     told = {"agent": agent.name, "commit": commit, "version": version, "parent": parent, "summary": summary}

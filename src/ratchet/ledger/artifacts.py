@@ -227,7 +227,9 @@ class ArtifactStore:
         try:
             return os.open(f"{self.root}/lock", flags, 0o644)
         except FileNotFoundError:
-            self.root.mkdir(parents=True, exist_ok=True)
+            _make_directory(self.root)
+            # What is stored below it is on disk only with its own name.
+            sync(self.root.parent)
             return os.open(f"{self.root}/lock", flags, 0o644)
 
     def _file(self, sha256: str) -> str:

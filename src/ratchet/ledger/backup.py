@@ -1,29 +1,32 @@
-"""Backups: the ledger and its home as one file that either database can take in, written while others work."""
+"""Backups: the ledger and its home in a form that either database can take in, written while others work."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import gzip
 import hashlib
 import io
+import itertools
+import json
 import os
-import tarfile
 import tempfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from ratchet import __version__
 from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse
 from ratchet.ledger._columns import to_json
-from ratchet.ledger.check import counters
-from ratchet.ledger.database import REVISIONS
+from ratchet.ledger.archive import MemberWriter, TarWriter
+from ratchet.ledger.backup_directory import BackupDirectory
+from ratchet.ledger.check import NUMBERED, counters
+from ratchet.ledger.database import REVISIONS, current_revision, make_engine, migrate
 from ratchet.ledger.home import FilesDigest, HomeFiles
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import artifact_contents, artifacts, events, metadata
@@ -34,11 +37,10 @@ FORMAT = 2
 _LEDGER_ONLY = 1
 MANIFEST = "manifest.json"
 CONTENTS = "contents.json"
-# Room for millions of rows in parts; a real one is a thousand times smaller.
-MAX_JSON_BYTES = 64 * 1024 * 1024
 PART_BYTES = 4 * 1024 * 1024
+# About so many rows in a part: whatever changes in one stores all of it again.
+_PART_ROWS = 512
 MAX_ROW_BYTES = 256 * 1024 * 1024
-CHUNK_BYTES = 1024 * 1024
 # Far above what a ledger reaches, and far enough below 64 bits to count on from there.
 MAX_NUMBER = 2**62
 
@@ -106,10 +108,10 @@ def file_name(path: str) -> str:
 
 
 class Writer:
-    """Adds members to an open archive and keeps account of them."""
+    """Adds members to an archive and keeps account of them."""
 
-    def __init__(self, tar: tarfile.TarFile) -> None:
-        self._tar = tar
+    def __init__(self, out: MemberWriter) -> None:
+        self._out = out
         self._parts: list[BackupPart] = []
         self._left_out: list[str] = []
         self._artifacts = self._artifact_bytes = 0
@@ -119,12 +121,24 @@ class Writer:
     def add_manifest(self, manifest: Manifest) -> None:
         self._add_bytes(MANIFEST, manifest.model_dump_json(indent=2).encode())
 
-    def add_rows(self, table: sa.Table, rows: Iterable[sa.RowMapping]) -> None:
-        for number, lines in enumerate(_parts(rows)):
-            content = b"".join(lines)
-            self._add_bytes(part_name(table.name, number), content)
-            digest = hashlib.sha256(content).hexdigest()
-            self._parts.append(BackupPart(table=table.name, rows=len(lines), sha256=digest))
+    def add_rows(self, table: sa.Table, rows: Iterable[sa.RowMapping], first: int = 0) -> None:
+        for number, lines in enumerate(_parts(table, rows), first):
+            sha256 = self._add_bytes(part_name(table.name, number), b"".join(lines))
+            self._parts.append(BackupPart(table=table.name, rows=len(lines), sha256=sha256))
+
+    def keep_rows(self, parts: Sequence[BackupPart]) -> None:
+        """Take the first parts of a table as the backup before has them."""
+        for number, part in enumerate(parts):
+            self._out.keep(part_name(part.table, number))
+            self._parts.append(part)
+
+    def keep_artifact(self, sha256: str) -> bool:
+        """Whether the backup before had it, which is taken from there then."""
+        kept = self._out.keep(artifact_name(sha256))
+        if kept is not None:
+            self._artifacts += 1
+            self._artifact_bytes += kept.size
+        return kept is not None
 
     def add_artifact(self, sha256: str, content: bytes | Path) -> None:
         """Add what is in the database or in a file, unless it is missing or does not match its hash."""
@@ -139,16 +153,21 @@ class Writer:
                 return
             size = file.seek(0, io.SEEK_END)
             file.seek(0)
-            self._add(artifact_name(sha256), file, size)
+            self._out.add(artifact_name(sha256), file, size)
         self._artifacts += 1
         self._artifact_bytes += size
 
     def add_home(self, home: HomeFiles) -> None:
         self._home = home
-        for path, mode, content, size in home.files():
-            read = _Hashed(content)
-            self._add(file_name(path), read, size, mode)  # type: ignore[arg-type]  # all that is asked of it
-            self._files.add(path, mode, size, read.hexdigest())
+        for path, mode, content, size, stamp in home.files(self._keep_file):
+            sha256 = self._out.add(file_name(path), content, size, mode, stamp)
+            self._files.add(path, mode, size, sha256)
+
+    def _keep_file(self, path: str, mode: int, size: int, stamp: str) -> bool:
+        kept = self._out.keep(file_name(path), mode, size, stamp)
+        if kept is not None:
+            self._files.add(path, mode, size, kept.sha256)
+        return kept is not None
 
     def add_contents(self) -> Contents:
         contents = Contents(
@@ -170,40 +189,20 @@ class Writer:
         self._add_bytes(CONTENTS, contents.model_dump_json(indent=2).encode())
         return contents
 
-    def _add_bytes(self, name: str, content: bytes) -> None:
-        self._add(name, io.BytesIO(content), len(content))
-
-    def _add(self, name: str, content: BinaryIO, size: int, mode: int = 0o600) -> None:
-        member = tarfile.TarInfo(name)
-        member.size = size
-        member.mode = mode
-        self._tar.addfile(member, content)
-        self._tar.members = []  # type: ignore[attr-defined]  # else it remembers every member
+    def _add_bytes(self, name: str, content: bytes) -> str:
+        return self._out.add(name, io.BytesIO(content), len(content))
 
 
-class _Hashed:
-    """Hashes what is read."""
-
-    def __init__(self, content: BinaryIO) -> None:
-        self._content = content
-        self._digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._content.read(size)
-        self._digest.update(chunk)
-        return chunk
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
-
-
-def _parts(rows: Iterable[sa.RowMapping]) -> Iterator[list[bytes]]:
+def _parts(table: sa.Table, rows: Iterable[sa.RowMapping]) -> Iterator[list[bytes]]:
+    """Cut where keys say so, so that a row that was changed, added or removed leaves the other parts as they were."""
+    keys = [column.name for column in table.primary_key]
     lines: list[bytes] = []
     size = 0
     for row in rows:
         lines.append(_line(row))
         size += len(lines[-1])
-        if size >= PART_BYTES:
+        key = to_json([row[name] for name in keys]).encode()
+        if size >= PART_BYTES or zlib.crc32(key) % _PART_ROWS == 0:
             yield lines
             lines, size = [], 0
     if lines:
@@ -220,13 +219,12 @@ def _line(row: sa.RowMapping) -> bytes:
 _ROWS = 1000
 _CONTENTS = 100
 _GZIP_MAGIC = b"\x1f\x8b"
-# Rows shrink well at any level, artifacts seldom do; more effort would only take longer.
-_LEVEL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup holds. `left_out` are artifacts that are missing or damaged in the ledger itself."""
+    """What a backup holds. `bytes` were written for it, `left_out` are artifacts that are missing or damaged in the
+    ledger itself, and `removed` the older backups that were not to be kept."""
 
     path: Path
     bytes: int
@@ -238,6 +236,7 @@ class BackupReport:
     files: int
     file_bytes: int
     files_left_out: tuple[str, ...]
+    removed: tuple[str, ...] = ()
 
 
 def backup(
@@ -252,19 +251,48 @@ def backup(
     lost are left out and reported. Raises `Conflict` when `target` is another kind of file, or is being written, and
     `LedgerUnavailable` when it cannot be written. Made of another backup, it is as old as the one it is `like`.
     """
-    try:
+    with _explained(target):
         _refuse_other_files(target)
         found = HomeFiles(ledger.artifacts.root.parent, keys) if home else None
-        with _replacing(target) as out:
-            manifest, contents = _write(ledger, out, target.parent, like, found)
-            size = out.tell()
+        with _replacing(target) as file:
+            with TarWriter.opened(file) as out:
+                manifest, contents = _write(ledger, out, target.parent, like, found)
+            size = file.tell()
+    return _report(target, size, manifest, contents)
+
+
+def backup_into(ledger: Ledger, place: Path, *, keys: bool = False, keep: int | None = None) -> BackupReport:
+    """Add a backup of the ledger and its home to the directory `place`, which stores only what it does not have yet.
+
+    The same otherwise. Files of the home that have not changed since the last backup are not read, nor are events and
+    contents of artifacts that it has. With `keep` only so many backups stay, the newest.
+    """
+    with _explained(place):
+        directory = BackupDirectory(place)
+        with directory.writing() as out:
+            found = HomeFiles(ledger.artifacts.root.parent, keys)
+            manifest, contents = _write(ledger, out, out.incoming, None, found)
+            path = out.finish(manifest.taken_at)
+            removed = directory.keep(keep) if keep else []
+    return _report(path, out.bytes, manifest, contents, removed)
+
+
+@contextlib.contextmanager
+def _explained(target: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise LedgerUnavailable(
             f"the backup could not be written to {target}: {error}",
             hint="choose a place that can be written and has room; nothing was left behind",
         ) from error
+
+
+def _report(
+    path: Path, size: int, manifest: Manifest, contents: Contents, removed: Sequence[str] = ()
+) -> BackupReport:
     return BackupReport(
-        path=target,
+        path=path,
         bytes=size,
         taken_at=manifest.taken_at,
         rows=contents.rows(),
@@ -274,38 +302,39 @@ def backup(
         files=contents.files,
         file_bytes=contents.file_bytes,
         files_left_out=tuple(contents.files_left_out),
+        removed=tuple(removed),
     )
 
 
 def _write(
-    ledger: Ledger, out: BinaryIO, directory: Path, like: Manifest | None, home: HomeFiles | None
+    ledger: Ledger, out: MemberWriter, directory: Path, like: Manifest | None, home: HomeFiles | None
 ) -> tuple[Manifest, Contents]:
     # The hold comes first: the files that the snapshot names stay until they are copied.
-    with (
-        ledger.artifacts.held(),
-        tempfile.TemporaryFile(dir=directory) as spool,
-        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
-    ):
-        archive = Writer(tar)
+    with ledger.artifacts.held(), tempfile.TemporaryFile(dir=directory) as spool:
+        archive = Writer(out)
         with ledger.read() as tx:
             if home is not None:
                 _read_refs(ledger, tx, home)
-            manifest = _manifest(tx, like, _LEDGER_ONLY if home is None else FORMAT)
+            revision = current_revision(tx.connection) or REVISIONS[-1]
+            # A ledger that was not upgraded yet is backed up as it is.
+            tables = TABLES if revision == REVISIONS[-1] else tables_of(revision)
+            manifest = _manifest(tx, like, _LEDGER_ONLY if home is None else FORMAT, revision, tables)
             archive.add_manifest(manifest)
-            for table in TABLES:
-                archive.add_rows(table, _rows(tx, table))
-            for sha256, content in _contents(tx):
+            for table in tables:
+                kept, first = _unchanged(tx, out) if table is events else ([], 0)
+                archive.keep_rows(kept)
+                archive.add_rows(table, _rows(tx, table, first), len(kept))
+            for sha256, content in _contents(tx, out):
                 spool.write(b"%s %d\n" % (sha256.encode(), -1 if content is None else len(content)))
                 spool.write(content or b"")
         # The snapshot is closed by now: it would keep the database from cleaning up for as long as packing takes.
         spool.seek(0)
         while line := spool.readline():
             sha256, size = line.decode().split()
-            in_database = int(size) >= 0
-            archive.add_artifact(
-                sha256, spool.read(int(size)) if in_database else ledger.artifacts.path(sha256)
-            )
+            if int(size) >= 0:
+                archive.add_artifact(sha256, spool.read(int(size)))
+            elif not archive.keep_artifact(sha256):
+                archive.add_artifact(sha256, ledger.artifacts.path(sha256))
         if home is not None:
             archive.add_home(home)
         return manifest, archive.add_contents()
@@ -323,34 +352,85 @@ def _read_refs(ledger: Ledger, tx: Transaction, home: HomeFiles) -> None:
         home.read_refs()
 
 
-def _manifest(tx: Transaction, like: Manifest | None, format_: int) -> Manifest:
+def tables_of(revision: str) -> tuple[sa.Table, ...]:
+    """The tables of a schema, as an empty database of it has them; without contents of artifacts."""
+    with tempfile.TemporaryDirectory() as place:
+        engine = make_engine(f"sqlite:///{place}/ledger.db")
+        with engine.begin() as connection:
+            migrate(connection, revision)
+        older = sa.MetaData()
+        older.reflect(engine)
+        engine.dispose()
+    for table in older.sorted_tables:
+        now = metadata.tables.get(table.name)
+        for column in table.columns:
+            # Else a value would be taken for the text that it is stored as.
+            if now is not None and column.name in now.c:
+                column.type = now.c[column.name].type
+    left_out = ("alembic_version", artifact_contents.name)
+    return tuple(table for table in older.sorted_tables if table.name not in left_out)
+
+
+def _manifest(
+    tx: Transaction, like: Manifest | None, format_: int, revision: str, tables: Sequence[sa.Table]
+) -> Manifest:
+    numbered = [table.name for table in NUMBERED if table.name in {each.name for each in tables}]
     return Manifest(
         format=format_,
-        schema_revision=REVISIONS[-1],
+        schema_revision=revision,
         ratchet_version=__version__ if like is None else like.ratchet_version,
         taken_at=tx.now if like is None else like.taken_at,
-        counters=counters(tx.connection),
+        counters=counters(tx.connection, numbered),
     )
 
 
-def _rows(tx: Transaction, table: sa.Table) -> Iterable[sa.RowMapping]:
+def _rows(tx: Transaction, table: sa.Table, first: int) -> Iterable[sa.RowMapping]:
+    """The rows of a table; of one that is numbered, from the row `first` on."""
     query = sa.select(table).order_by(*table.primary_key.columns)
+    if first:
+        query = query.where(table.c.id >= first)
     return tx.connection.execute(query, execution_options={"yield_per": _ROWS}).mappings()
 
 
-def _contents(tx: Transaction) -> Iterator[tuple[str, bytes | None]]:
-    """Every hash that an artifact has, in their order, with its content if that is in the database."""
-    query = (
-        sa.select(artifacts.c.sha256, artifact_contents.c.content)
-        .outerjoin(artifact_contents, artifact_contents.c.artifact_id == artifacts.c.id)
-        # Where one of several has its content here, it comes first.
-        .order_by(artifacts.c.sha256, artifact_contents.c.artifact_id.is_(None), artifacts.c.id)
-    )
-    last = None
-    for sha256, content in tx.connection.execute(query, execution_options={"yield_per": _CONTENTS}):
-        if sha256 != last:
-            yield sha256, content
-        last = sha256
+def _unchanged(tx: Transaction, out: MemberWriter) -> tuple[list[BackupPart], int]:
+    """The parts of events that the backup before has, and which number comes after them.
+
+    An event is never changed, and none comes late: where the last part is as it was, all before it are. It is another
+    one when an older state was restored meanwhile.
+    """
+    try:
+        manifest = Manifest.model_validate_json(out.before(MANIFEST) or b"")
+        found = Contents.model_validate_json(out.before(CONTENTS) or b"").parts
+    except ValidationError:  # there is none, or it is of a newer Ratchet
+        return [], 0
+    parts = [part for part in found if part.table == events.name]
+    last = out.before(part_name(events.name, len(parts) - 1))
+    whole = all(out.has(part_name(events.name, number)) for number in range(len(parts)))
+    if last is None or not whole or manifest.schema_revision != REVISIONS[-1]:
+        return [], 0
+    first = json.loads(last.partition(b"\n")[0])["id"]
+    query = sa.select(events).where(events.c.id >= first).order_by(events.c.id).limit(parts[-1].rows)
+    if b"".join(map(_line, tx.connection.execute(query).mappings())) != last:
+        return [], 0
+    return parts[:-1], first
+
+
+def _contents(tx: Transaction, out: MemberWriter) -> Iterator[tuple[str, bytes | None]]:
+    """Every hash that an artifact has, in their order, with its content if that is in the database and not known."""
+    in_database = sa.inspect(tx.connection).has_table(artifact_contents.name)
+    query = sa.select(artifacts.c.sha256).distinct().order_by(artifacts.c.sha256)
+    hashes = tx.connection.execute(query, execution_options={"yield_per": _ROWS}).scalars()
+    while some := list(itertools.islice(hashes, _CONTENTS)):
+        new = [sha256 for sha256 in some if not out.has(artifact_name(sha256))]
+        held = (
+            sa.select(artifacts.c.sha256, artifact_contents.c.content)
+            .join(artifact_contents, artifact_contents.c.artifact_id == artifacts.c.id)
+            .where(artifacts.c.sha256.in_(new))
+            .order_by(artifacts.c.id.desc())
+        )
+        # Where several have it, the oldest is taken.
+        found = dict(tx.connection.execute(held).all()) if new and in_database else {}
+        yield from ((sha256, found.get(sha256)) for sha256 in some)
 
 
 def _refuse_other_files(target: Path) -> None:

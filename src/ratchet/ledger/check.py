@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -19,6 +19,8 @@ from ratchet.ledger.database import current_revision, translated
 from ratchet.ledger.home import missing_from_home
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import (
+    agent_versions,
+    agents,
     artifact_contents,
     artifacts,
     attempts,
@@ -26,8 +28,13 @@ from ratchet.ledger.tables import (
     jobs,
     metadata,
     processes,
+    protocols,
+    research,
     runs,
     steps,
+    tool_versions,
+    tools,
+    trials,
     usage,
     usage_days,
     usage_totals,
@@ -37,14 +44,15 @@ from ratchet.ledger.usage import DAY_MS, SCOPES
 NUMBERED = tuple(table for table in metadata.sorted_tables if table.autoincrement_column is not None)
 
 
-def counters(connection: sa.Connection) -> dict[str, int]:
-    """The last number given in each numbered table; 0 where none was."""
+def counters(connection: sa.Connection, names: Sequence[str] | None = None) -> dict[str, int]:
+    """The last number given in each numbered table, or in those of some names; 0 where none was."""
+    names = [table.name for table in NUMBERED] if names is None else names
     if connection.dialect.name == "sqlite":
         rows = connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").all()
         given: dict[str, int] = {row.name: row.seq for row in rows}
-        return {table.name: given.get(table.name, 0) for table in NUMBERED}
+        return {name: given.get(name, 0) for name in names}
     last = sa.text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:table, 'id')::regclass)")
-    return {table.name: connection.execute(last, {"table": table.name}).scalar() or 0 for table in NUMBERED}
+    return {name: connection.execute(last, {"table": name}).scalar() or 0 for name in names}
 
 
 def raise_counter(connection: sa.Connection, table: str, number: int) -> None:
@@ -87,11 +95,12 @@ class CheckReport:
 
 
 def check(
-    ledger: Ledger, *, home: bool = False, key_is_configured: Callable[[], bool] = lambda: False
+    ledger: Ledger, *, home: bool = False, secret_key: Callable[[], str | None] = lambda: None
 ) -> CheckReport:
     """Check the database, the schema, the rows and the artifact files. Others may continue working meanwhile.
 
-    With `home` also the repositories and keys that rows rely on; `key_is_configured` is asked if no file has the key.
+    With `home` also the repositories, refs, versions of agents and keys that rows rely on; `secret_key` is the one that
+    is configured, in the place of the one in a file.
     """
     findings: list[LedgerFinding] = []
     try:
@@ -103,13 +112,15 @@ def check(
                 findings += _statuses(tx.connection)
                 findings += _open_attempts(tx.connection)
                 findings += _abandoned_steps(tx.connection)
+                findings += _abandoned_runs(tx.connection)
+                findings += _rows_that_name_nothing(tx.connection)
                 findings += _totals(tx.connection)
                 findings += _days(tx.connection)
                 findings += _numbers(tx.connection)
                 findings += _files(ledger)
                 if home:
                     place = ledger.artifacts.root.parent
-                    lost = missing_from_home(tx.connection, place, key_is_configured=key_is_configured)
+                    lost = missing_from_home(tx.connection, place, secret_key=secret_key)
                     findings += [LedgerFinding("error", what, fix) for what, fix in lost]
     except LedgerCorrupt as error:
         findings.append(LedgerFinding("error", str(error), _RESTORE))
@@ -210,6 +221,43 @@ def _abandoned_steps(connection: sa.Connection) -> Iterator[LedgerFinding]:
         else:
             again = f"queue it again: `ratchet runs pause {run}`, then `ratchet runs resume {run}`"
             yield LedgerFinding("error", what, again)
+
+
+def _abandoned_runs(connection: sa.Connection) -> Iterator[LedgerFinding]:
+    """Runs that are under way in no process and wait in no queue. A protocol may wait for a person so."""
+    query = (
+        sa.select(runs.c.id, runs.c.status)
+        .where(
+            runs.c.status.in_([str(RunStatus.RUNNING), str(RunStatus.PLANNING)]),
+            ~sa.exists().where(jobs.c.run_id == runs.c.id, jobs.c.ended_at.is_(None)),
+            ~sa.exists().where(steps.c.run_id == runs.c.id, steps.c.status == str(StepStatus.RUNNING)),
+            ~sa.exists().where(protocols.c.run_id == runs.c.id),
+        )
+        .order_by(runs.c.id)
+    )
+    for run, status in connection.execute(query.limit(_EXAMPLES)):
+        again = f"queue it again: `ratchet runs pause {run}`, then `ratchet runs resume {run}`"
+        yield LedgerFinding("error", f"run {run} is {status}, with no job to carry it", again)
+
+
+def _rows_that_name_nothing(connection: sa.Connection) -> Iterator[LedgerFinding]:
+    """Rows that name others without the database seeing to it: two tables name each other there."""
+    known = sa.exists().where(
+        agent_versions.c.agent_id == agents.c.id, agent_versions.c.commit == agents.c.current
+    )
+    tried = sa.exists().where(trials.c.run_id == research.c.run_id, trials.c.number == research.c.best)
+    version = sa.exists().where(tool_versions.c.id == tools.c.current_id)
+    for table, column, what, there in (
+        (agents, agents.c.current, "a version", known),
+        (research, research.c.best, "a trial", tried),
+        (tools, tools.c.current_id, "a version", version),
+    ):
+        key = next(iter(table.primary_key.columns))
+        query = sa.select(key, column).where(column.is_not(None), ~there).order_by(key)
+        for number, named in connection.execute(query.limit(_EXAMPLES)):
+            yield LedgerFinding(
+                "error", f"row {number} of {table.name} names {what} that is not there: {named}", _RESTORE
+            )
 
 
 def _totals(connection: sa.Connection) -> Iterator[LedgerFinding]:

@@ -29,6 +29,7 @@ from ratchet.kernel import (
 from ratchet.ledger.files import turn_on_wal
 
 BUSY_MS = 30_000
+_CLOCK = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 _PASSWORD = re.compile("passw", re.IGNORECASE)
 _CORRUPT = (
     "not a database",
@@ -42,6 +43,11 @@ _CORRUPT = (
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def database_now_ms(connection: sa.Connection) -> int:
+    """The time of the database; with SQLite it is that of this machine."""
+    return now_ms() if connection.dialect.name == "sqlite" else int(connection.execute(_CLOCK).scalar_one())
 
 
 def make_engine(url: str) -> sa.Engine:
@@ -245,7 +251,26 @@ def _unfit(error: BaseException) -> Misuse:
 
 
 # Every revision in order; the last is the one this code works with.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+REVISIONS = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0007",
+    "0008",
+    "0009",
+    "0010",
+    "0011",
+    "0012",
+    "0013",
+    "0014",
+    "0015",
+    "0016",
+    "0017",
+    "0018",
+)
 _MIGRATE_LOCK = 7_246_338_000
 
 
@@ -279,6 +304,15 @@ def ensure_schema(engine: sa.Engine, dead_after_seconds: Callable[[], float]) ->
         connection.commit()
 
 
+def confirm_known(engine: sa.Engine) -> None:
+    """Raise `LedgerTooNew` or `LedgerCorrupt` where `ensure_schema` would; nothing is upgraded."""
+    with engine.connect() as connection:
+        version = current_revision(connection)
+        _refuse_newer(version, engine)
+        if version != REVISIONS[-1]:
+            _refuse_unlike(connection)
+
+
 def confirm_schema(connection: sa.Connection) -> None:
     """Raise `LedgerTooNew` if the schema was upgraded meanwhile. In a transaction that writes, no other upgrades
     it before the end."""
@@ -306,7 +340,7 @@ def _refuse_in_use(connection: sa.Connection, version: str, dead_after_seconds: 
     # Only an upgrade comes here.
     from ratchet.ledger.processes import living_processes
 
-    living = living_processes(connection, now_ms(), dead_after_seconds())
+    living = living_processes(connection, database_now_ms(connection), dead_after_seconds())
     if living:
         raise Conflict(
             f"{_place(connection.engine)} has schema {version}, and Ratchet {__version__} would upgrade it to "

@@ -110,11 +110,26 @@ class Bell:
         if sys.platform != "linux":
             self._poll_files(stop, files)
             return
+        try:
+            self._watch_files(stop, files)
+        except OSError as error:
+            # The user has no instances or watches of inotify left: it is slower without, and works.
+            _log.warning("changes are looked for, not watched: %s", error)
+            self._ring_here(*Topic)
+            self._poll_files(stop, files)
+
+    def _watch_files(self, stop: threading.Event, files: dict[Topic, Path]) -> None:
         from inotify_simple import INotify, flags
 
         topics = {file.name: topic for topic, file in files.items()}
-        with INotify() as watch:
-            watch.add_watch(files[Topic.EVENTS].parent, flags.ATTRIB | flags.CREATE)
+        with contextlib.ExitStack() as stack:
+            try:
+                watch = stack.enter_context(INotify())
+                watch.add_watch(files[Topic.EVENTS].parent, flags.ATTRIB | flags.CREATE)
+            except OSError as error:
+                _log.warning("this user is out of inotify watches (%s); looking every moment instead", error)
+                self._poll_files(stop, files)
+                return
             self._ring_here(*Topic)  # something may have happened before the watch was set
             while not stop.is_set():
                 if select.select([watch], [], [], 1.0)[0]:

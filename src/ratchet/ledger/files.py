@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from ratchet.kernel import Conflict, LedgerCorrupt
 
 _PAUSE_SECONDS = 0.01
 
@@ -134,3 +137,25 @@ def _opened(path: str | Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+RESTORE_MARK = "half-restored"
+"""A file of a home in which a restore has begun and not ended. It says with which command it is finished."""
+
+
+def refuse_half_restored(home: Path) -> None:
+    """Raise `LedgerCorrupt` if a restore into the home has died halfway, and `Conflict` while it is under way."""
+    mark = home / RESTORE_MARK
+    try:
+        finish = mark.read_text()
+    except OSError:
+        return
+    with _opened(home) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"{home} is being restored: `{finish}`", hint="wait for it to end") from None
+    raise LedgerCorrupt(
+        f"{home} is half restored: its rows and its files may be of two different times",
+        hint=f"finish it: `{finish}`; without that backup, delete {mark} and run `ratchet ledger check`",
+    )

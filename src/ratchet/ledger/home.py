@@ -6,10 +6,13 @@ change and no ref is moved before they are on disk, so they are copied afterward
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import sqlite3
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,23 +22,28 @@ import sqlalchemy as sa
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger.tables import (
+    agent_secrets,
     agent_versions,
     agents,
     project_secrets,
     projects,
     protocol_steps,
     protocols,
+    research,
     trials,
 )
 
 DIRECTORIES = ("agents", "evolution", "projects", "research")
 CONFIGURATION = "ratchet.toml"
 KEY = "secret.key"
-KEYS = (KEY, "token")
+KEYS = (KEY, "certificate.key", "token")
+BEST = "refs/heads/best"
 
 _REPOSITORIES = ("agents/*/repo.git", "evolution/*/repo.git", "research/*/repo.git", "projects/*/*")
 # What lies beside the clone of a project: it is made again when it is needed.
 _BESIDE_CLONES = ("under-way", "worktrees")
+_DATABASE = ".db"
+_BESIDE_DATABASE = (".db-wal", ".db-shm", ".db-journal")
 _HEADS = ("HEAD", "packed-refs")
 _TEMPORARY = ("tmp_obj_", "tmp_pack_", "tmp_idx_")
 _MEMORY_BYTES = 4 * 1024 * 1024
@@ -44,13 +52,21 @@ _CHUNK_BYTES = 1024 * 1024
 _SCANS = 10
 
 
+# A file that was changed within so much of being read may be changed again without showing it.
+_FRESH_NS = 2_000_000_000
+
+KeepFile = Callable[[str, int, int, str], bool]
+"""Asked with the path, mode, size and stamp of a file: whether it is kept already and need not be read."""
+
+
 class HomeFile(NamedTuple):
-    """A file of the home, to be read from its beginning."""
+    """A file of the home, to be read from its beginning. It is unchanged as long as it has this stamp and size."""
 
     path: str
     mode: int
     content: BinaryIO
     size: int
+    stamp: str
 
 
 @dataclass(slots=True)
@@ -81,14 +97,14 @@ class HomeFiles:
                 if content is not None:
                     self._refs[_relative(path, self.home)] = content
 
-    def files(self) -> Iterator[HomeFile]:
-        """Every file, each ready to be read; directories, links and what was left out are known at the end."""
+    def files(self, kept: KeepFile = lambda *_: False) -> Iterator[HomeFile]:
+        """Every file that is not kept, ready to be read; directories, links and what is left out are known then."""
         for path, content in self._refs.items():
             yield from self._remembered(path, content)
         single = [CONFIGURATION, *(KEYS if self.keys else ())]
-        yield from self._opened(name for name in single if (self.home / name).is_file())
+        yield from self._opened((name for name in single if (self.home / name).is_file()), kept)
         for top in DIRECTORIES:
-            yield from self._opened(self._walk(top))
+            yield from self._opened(self._walk(top), kept)
         seen: set[str] = set()
         for repository in self._repositories:
             for _ in range(_SCANS):
@@ -96,7 +112,7 @@ class HomeFiles:
                 if not new:
                     break
                 seen.update(new)
-                yield from self._opened(new)
+                yield from self._opened(new, kept)
 
     def _walk(self, top: str) -> Iterator[str]:
         """The files below a directory, without refs and objects."""
@@ -136,7 +152,7 @@ class HomeFiles:
             return False
         if parts[0] == "agents" and len(parts) == 3 and parts[2].endswith("-staging"):
             return False
-        return parts[-1] not in (".lock", "__pycache__")
+        return parts[-1] not in (".lock", "__pycache__") and not parts[-1].endswith(_BESIDE_DATABASE)
 
     def _link(self, path: str) -> None:
         target = str((self.home / path).readlink())
@@ -145,34 +161,66 @@ class HomeFiles:
         else:
             self.left_out.append(_shown(path))
 
-    def _opened(self, paths: Iterable[str]) -> Iterator[HomeFile]:
+    def _opened(self, paths: Iterable[str], kept: KeepFile) -> Iterator[HomeFile]:
         for path in paths:
             if not _is_text(path):
                 self.left_out.append(_shown(path))
                 continue
             try:
+                found = (self.home / path).stat()
+                if path.endswith(_DATABASE):
+                    yield from self._database(path, found.st_mode & 0o700)
+                    continue
+                if kept(path, found.st_mode & 0o700, found.st_size, _stamp(found)):
+                    continue
                 with (
                     (self.home / path).open("rb") as file,
                     tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as copy,
                 ):
-                    mode = os.fstat(file.fileno()).st_mode
+                    found = os.fstat(file.fileno())
                     # Its length is known only when it has been read: others may write it.
                     while chunk := file.read(_CHUNK_BYTES):
                         copy.write(chunk)
                     size = copy.tell()
                     copy.seek(0)
-                    yield HomeFile(path, mode & 0o700, copy, size)  # type: ignore[arg-type]  # it reads as one
+                    yield HomeFile(path, found.st_mode & 0o700, copy, size, _stamp(found))  # type: ignore[arg-type]  # it reads as one
             except FileNotFoundError:
                 # Removed, or packed, since its directory was read.
                 continue
             except PermissionError:
                 self.left_out.append(_shown(path))
 
+    def _database(self, path: str, mode: int) -> Iterator[HomeFile]:
+        """A SQLite file as its last transaction left it; what others write is in a file beside it for a while."""
+        with tempfile.NamedTemporaryFile(suffix=_DATABASE) as copy:
+            try:
+                with (
+                    contextlib.closing(
+                        sqlite3.connect((self.home / path).as_uri() + "?mode=ro", uri=True)
+                    ) as there,
+                    contextlib.closing(sqlite3.connect(copy.name)) as here,
+                ):
+                    there.backup(here)
+            except sqlite3.Error:
+                # Not one of SQLite, or a damaged one: as it is.
+                copy.truncate(0)
+                copy.write((self.home / path).read_bytes())
+                copy.flush()
+            with Path(copy.name).open("rb") as file:
+                yield HomeFile(path, mode, file, os.fstat(file.fileno()).st_size, "")
+
     def _remembered(self, path: str, content: bytes) -> Iterator[HomeFile]:
         with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as copy:
             copy.write(content)
             copy.seek(0)
-            yield HomeFile(path, 0o600, copy, len(content))  # type: ignore[arg-type]  # it reads as one
+            yield HomeFile(path, 0o600, copy, len(content), "")  # type: ignore[arg-type]  # it reads as one
+
+
+def _stamp(found: os.stat_result) -> str:
+    """What changes whenever a file does; nothing while that is not sure."""
+    if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < _FRESH_NS:
+        return ""
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_ctime_ns}"
 
 
 def git_directories(home: Path) -> list[Path]:
@@ -217,6 +265,12 @@ class FilesDigest:
         return self._digest.hexdigest()
 
 
+def is_database_with_more(file: Path) -> bool:
+    """Whether a SQLite file has transactions beside it that are not in it yet."""
+    beside = file.with_name(f"{file.name}-wal")
+    return file.name.endswith(_DATABASE) and beside.exists() and beside.stat().st_size > 0
+
+
 def write_file(place: Path, path: str, mode: int, stream: BinaryIO) -> str:
     """Write a new file below `place`; its hash."""
     target = place / path
@@ -231,43 +285,115 @@ def write_file(place: Path, path: str, mode: int, stream: BinaryIO) -> str:
 
 
 def missing_from_home(
-    connection: sa.Connection, home: Path, *, key_is_configured: Callable[[], bool]
+    connection: sa.Connection, home: Path, *, secret_key: Callable[[], str | None]
 ) -> Iterator[tuple[str, str]]:
     """What rows rely on and the home does not have, each with what to do about it."""
-    again = "restore a backup of the whole home: `ratchet ledger restore FILE --force`"
-    for place, what, commits in _named(connection, home):
+    again = "restore a backup of the whole home: `ratchet restore BACKUP --force`"
+    for place, what, commits, ref in _named(connection, home):
         repository = next((each for each in (place, place / ".git") if (each / "HEAD").is_file()), None)
         if repository is None:
             yield f"{what} has no repository: {place} is missing", again
             continue
         lost = _lost_commits(repository, commits)
         if lost:
-            shown = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
-            yield f"{what}: {place} does not have {len(lost)} commits that rows name: {shown}", again
+            yield f"{what}: {place} does not have {len(lost)} commits that rows name: {_some(lost)}", again
         broken = _broken_refs(repository)
         if broken:
-            yield f"{what}: {place} has refs to nothing: {', '.join(broken[:3])}", again
-    secrets = connection.execute(sa.select(sa.func.count()).select_from(project_secrets)).scalar_one()
-    if secrets and not (home / KEY).is_file() and not key_is_configured():
+            yield f"{what}: {place} has refs to nothing: {_some(broken)}", again
+        if ref and not lost and not broken:
+            yield from _missing_refs(repository, what, commits, ref)
+    for name, commit in connection.execute(_VERSIONS):
+        place = home / "agents" / name / commit
+        if not place.is_dir():
+            yield f"version {commit} of agent {name} has no directory: {place} is missing", again
+    yield from _unreadable_secrets(connection, home / KEY, secret_key)
+
+
+def _missing_refs(
+    repository: Path, what: str, commits: list[str], ref: tuple[str, str]
+) -> Iterator[tuple[str, str]]:
+    name, commit = ref
+    point = f"`git --git-dir={repository} update-ref"
+    if not _git(repository, "for-each-ref", name):
         yield (
-            f"{secrets} secrets of projects cannot be read: {home / KEY} is missing",
-            f"copy {KEY} from the old home, restore a backup that was made with --with-keys, or give the secrets again",
+            f"{what}: {repository} has no {name}",
+            f"point it at what the ledger has: {point} {name} {commit}`",
+        )
+    held = set(_git(repository, "rev-list", "--all").split())
+    loose = [each for each in commits if each not in held]
+    if loose:
+        yield (
+            f"{what}: no ref of {repository} leads to {len(loose)} commits that rows name, and git may remove them: "
+            f"{_some(loose)}",
+            f"point one at each: {point} refs/found/{loose[0]} {loose[0]}`",
         )
 
 
-def _named(connection: sa.Connection, home: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """Each repository that rows name, and the commits in it."""
+def _unreadable_secrets(
+    connection: sa.Connection, file: Path, secret_key: Callable[[], str | None]
+) -> Iterator[tuple[str, str]]:
+    owners = (("project", project_secrets.c.project_id), ("agent", agent_secrets.c.agent_id))
+    found = [
+        (f"{row.name} of {kind} {row[0]}", row.value)
+        for kind, number in owners
+        for row in connection.execute(
+            sa.select(number, number.table.c.name, number.table.c.value).order_by(number)
+        )
+    ]
+    if not found:
+        return
+    # Loaded here: few need it.
+    from cryptography.fernet import Fernet, InvalidToken
+
+    configured = secret_key()
+    place = file if configured is None else "projects.secret_key"
+    again = f"copy {KEY} from the old home, restore a backup that was made with --with-keys, or give the secrets again"
+    if configured is None and not file.is_file():
+        yield f"{len(found)} secrets cannot be read: {file} is missing", again
+        return
+    try:
+        key = Fernet(file.read_text().strip() if configured is None else configured)
+    except (ValueError, OSError) as error:
+        yield f"{len(found)} secrets cannot be read: {place} is not a key: {error}", again
+        return
+    wrong = []
+    for name, value in found:
+        try:
+            key.decrypt(value)
+        except InvalidToken:
+            wrong.append(name)
+    if wrong:
+        yield f"{place} is another key than the one that secrets were kept with: {_some(wrong)}", again
+
+
+def _some(found: list[str]) -> str:
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+_VERSIONS = (
+    sa.select(agents.c.name, agent_versions.c.commit)
+    .join(agents, agents.c.id == agent_versions.c.agent_id)
+    .where(agents.c.status != "deleted")
+    .order_by(agents.c.name)
+)
+
+
+def _named(
+    connection: sa.Connection, home: Path
+) -> Iterator[tuple[Path, str, list[str], tuple[str, str] | None]]:
+    """Each repository that rows name, the commits in it, and the ref that it must have with what it points at.
+
+    The refs of a project are its owner's.
+    """
     tried = sa.select(trials.c.run_id, trials.c.commit).where(trials.c.commit.is_not(None))
+    best = dict(connection.execute(sa.select(research.c.run_id, research.c.best_commit)).all())
     for run_id, commits in _grouped(connection, tried.order_by(trials.c.run_id)):
-        yield home / "research" / str(run_id) / "repo.git", f"research run {run_id}", commits
-    made = (
-        sa.select(agents.c.name, agent_versions.c.commit)
-        .join(agents, agents.c.id == agent_versions.c.agent_id)
-        .where(agents.c.status != "deleted")
-        .order_by(agents.c.name)
-    )
-    for name, commits in _grouped(connection, made):
-        yield home / "agents" / str(name) / "repo.git", f"agent {name}", commits
+        ref = (BEST, best[run_id]) if best.get(run_id) else None
+        yield home / "research" / str(run_id) / "repo.git", f"research run {run_id}", commits, ref
+    current = dict(connection.execute(sa.select(agents.c.name, agents.c.current)).all())
+    for name, commits in _grouped(connection, _VERSIONS):
+        ref = ("refs/heads/main", current.get(name) or commits[-1])
+        yield home / "agents" / str(name) / "repo.git", f"agent {name}", commits, ref
     of_steps = (
         sa.select(projects.c.id, protocol_steps.c.commit)
         .join(protocols, protocols.c.run_id == protocol_steps.c.run_id)
@@ -281,7 +407,7 @@ def _named(connection: sa.Connection, home: Path) -> Iterator[tuple[Path, str, l
         below = home / "projects" / str(project_id)
         clones = [each for each in git_directories(home) if each.is_relative_to(below)]
         place = Path(local) if local is not None and Path(local).exists() else next(iter(clones), below)
-        yield place, f"project {project_id}", commits
+        yield place, f"project {project_id}", commits, None
 
 
 def _grouped(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[tuple[object, list[str]]]:

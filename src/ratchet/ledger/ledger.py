@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import LedgerUnavailable, iso
@@ -23,6 +22,8 @@ from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.database import (
     begin_reading,
     begin_writing,
+    confirm_known,
+    database_now_ms,
     ensure_schema,
     make_engine,
     now_ms,
@@ -31,10 +32,10 @@ from ratchet.ledger.database import (
     translated,
 )
 from ratchet.ledger.events import SAFETY_SECONDS, Bell, Event, EventFilter, last_id, latest, since
+from ratchet.ledger.files import refuse_half_restored
 from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
 
-_CLOCK = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 # By so much, clocks that are right may differ.
 _SKEW_MS = 1000
 
@@ -58,13 +59,22 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, url: str, artifacts: Path, *, dead_after_seconds: Callable[[], float] = lambda: 60.0
+        cls,
+        url: str,
+        artifacts: Path,
+        *,
+        dead_after_seconds: Callable[[], float] = lambda: 60.0,
+        restoring: bool = False,
+        upgrade: bool = True,
     ) -> Ledger:
-        """Open the ledger at `url`, making or upgrading it as needed.
+        """Open the ledger at `url`, making or upgrading it as needed, unless `upgrade` is not wanted.
 
         Raises `LedgerCorrupt`, `LedgerTooNew` or `LedgerUnavailable`, and `Conflict` where it would have to be upgraded
-        while processes of an older version work on it (heard of within `dead_after_seconds`); each says what to do.
+        while processes of an older version work on it (heard of within `dead_after_seconds`); each says what to do. One
+        that is half restored is opened only for `restoring` it.
         """
+        if not restoring:
+            refuse_half_restored(artifacts.parent)
         ledger = cls(url, artifacts)
         if ledger.path is not None:
             with contextlib.suppress(OSError):  # an unwritable place is explained by the database's own error
@@ -72,7 +82,10 @@ class Ledger:
                 _close_to_others(ledger.path)
         try:
             with translated(url):
-                ensure_schema(ledger.engine, dead_after_seconds)
+                if upgrade:
+                    ensure_schema(ledger.engine, dead_after_seconds)
+                else:
+                    confirm_known(ledger.engine)
                 ledger.set_clock()
         except BaseException:
             ledger.close()
@@ -142,7 +155,7 @@ class Ledger:
             return
         began = _monotonic_ms()
         with translated(self.url), self.engine.connect() as connection:
-            theirs = int(connection.execute(_CLOCK).scalar_one())
+            theirs = database_now_ms(connection)
         self._clock = theirs, (began + _monotonic_ms()) // 2
 
     def close(self) -> None:

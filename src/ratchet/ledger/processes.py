@@ -54,17 +54,26 @@ def is_running(pid: int, identity: str) -> bool | None:
     mine = process_identity(os.getpid())
     if not mine or not identity or _machine(mine) != _machine(identity):
         return None
-    return process_identity(pid) == identity
+    try:
+        return _identity(pid) == identity
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:  # this process has no descriptor left, say: that is not the death of the other
+        return None
 
 
 def process_identity(pid: int) -> str | None:
     """Boot, process namespace and start time: no other process ever has the same. `None` where it cannot be found."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        namespace = Path("/proc/self/ns/pid").readlink()
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        return _identity(pid)
     except OSError:
         return None
+
+
+def _identity(pid: int) -> str | None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    namespace = Path("/proc/self/ns/pid").readlink()
+    stat = Path(f"/proc/{pid}/stat").read_text()
     fields = stat.rpartition(")")[2].split()
     state, started = fields[0], fields[19]
     # A zombie has ended; its parent just has not looked yet.

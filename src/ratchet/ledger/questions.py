@@ -9,10 +9,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import Conflict, NotFound, ProjectId, RunId, StepId
+from ratchet.kernel import Conflict, Misuse, NotFound, ProjectId, RunId, StepId
+from ratchet.ledger._columns import to_json
 from ratchet.ledger.tables import approvals, clarifications, runs
 from ratchet.ledger.transaction import Transaction
 
+ANSWER_SCHEMA = "answer_schema"
+"""In the data of an approval: what its answer must fit."""
+_LONGEST_ANSWER = 1_000_000
+_SHOWN_SCHEMA = 500
 _BY_ONCE = sa.select(approvals).where(approvals.c.once == sa.bindparam("wanted"))
 _BY_ID = sa.select(approvals).where(approvals.c.id == sa.bindparam("wanted"))
 _LOCK = _BY_ID.with_for_update()
@@ -41,6 +46,13 @@ class Approval:
     decided_by: str | None
     created_at: int
     decided_at: int | None
+    answer: Any = None
+
+    @property
+    def answer_schema(self) -> Mapping[str, Any] | None:
+        """What an answer must fit, as JSON Schema, where more is asked for than yes or no."""
+        schema = self.data.get(ANSWER_SCHEMA) if isinstance(self.data, dict) else None
+        return schema if isinstance(schema, dict) else None
 
 
 def request_approval(
@@ -98,6 +110,16 @@ def list_approvals(
     return [_approval(row) for row in tx.connection.execute(query).mappings()]
 
 
+def pending_approvals(tx: Transaction, *, kind: str, name: str) -> list[Approval]:
+    """Approvals that runs of this kind and name wait for, oldest first."""
+    query = (
+        sa.select(approvals)
+        .join(runs, runs.c.id == approvals.c.run_id)
+        .where(runs.c.kind == kind, runs.c.name == name, approvals.c.status == str(ApprovalStatus.PENDING))
+    )
+    return [_approval(row) for row in tx.connection.execute(query.order_by(approvals.c.id)).mappings()]
+
+
 def still_pending(tx: Transaction, approval_id: int) -> bool:
     """Whether nobody has decided yet, and nobody will before this transaction ends.
 
@@ -108,9 +130,18 @@ def still_pending(tx: Transaction, approval_id: int) -> bool:
 
 
 def decide_approval(
-    tx: Transaction, approval_id: int, *, approved: bool, by: str, comment: str | None = None
+    tx: Transaction,
+    approval_id: int,
+    *,
+    approved: bool,
+    by: str,
+    comment: str | None = None,
+    answer: Any = None,
 ) -> Approval:
-    """Answer a pending approval. Raises `NotFound`, and `Conflict` when it is not pending any more."""
+    """Answer a pending approval. Raises `NotFound`, and `Conflict` when it is not pending any more.
+
+    Raises `Misuse` for an answer that does not fit what is asked for.
+    """
     found = _locked(tx, approval_id)
     if found.status is not ApprovalStatus.PENDING:
         who = f" by {found.decided_by}" if found.decided_by else ""
@@ -118,9 +149,35 @@ def decide_approval(
             f"approval {approval_id} is {found.status}{who}; only a pending approval can be decided",
             hint=f"look at it with `ratchet approval show {approval_id}`",
         )
+    if approved or answer is not None:
+        _require_fitting(found, answer, approved=approved)
     status = ApprovalStatus.APPROVED if approved else ApprovalStatus.REFUSED
-    _end(tx, found, status, comment, by)
+    _end(tx, found, status, comment, by, answer)
     return get_approval(tx, approval_id)
+
+
+def _require_fitting(approval: Approval, answer: Any, *, approved: bool) -> None:
+    """Raise `Misuse` where the answer is not what was asked for."""
+    # Loaded here: most of what is asked is yes or no.
+    from ratchet.flowkit.value_schema import first_mistake
+
+    schema = approval.answer_schema
+    if schema is None or not approved:
+        if answer is not None:
+            raise Misuse(
+                f"approval {approval.id} asks for yes or no, and takes no other answer",
+                hint="say why in a comment",
+            )
+        return
+    problem = first_mistake(answer, schema)
+    if problem is None and len(to_json(answer)) > _LONGEST_ANSWER:
+        problem = f"it has more than {_LONGEST_ANSWER:,} characters"
+    if problem is not None:
+        given = "no answer was given" if answer is None else f"the answer does not fit: {problem}"
+        raise Misuse(
+            f"approval {approval.id} asks for more than yes or no: {given}",
+            hint=f"answer with JSON that fits {to_json(schema)[:_SHOWN_SCHEMA]}",
+        )
 
 
 def close_approvals(tx: Transaction, run_id: int, reason: str) -> None:
@@ -142,12 +199,17 @@ def _locked(tx: Transaction, approval_id: int) -> Approval:
 
 
 def _end(
-    tx: Transaction, approval: Approval, status: ApprovalStatus, comment: str | None, by: str | None
+    tx: Transaction,
+    approval: Approval,
+    status: ApprovalStatus,
+    comment: str | None,
+    by: str | None,
+    answer: Any = None,
 ) -> None:
     tx.connection.execute(
         sa.update(approvals)
         .where(approvals.c.id == approval.id)
-        .values(status=str(status), comment=comment, decided_by=by, decided_at=tx.now)
+        .values(status=str(status), comment=comment, decided_by=by, decided_at=tx.now, answer=answer)
     )
     _say(tx, approval, str(status), comment, by)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import Direction, NotFound, Usage, exp_id
-from ratchet.ledger.tables import lessons, research, runs, specialists
+from ratchet.kernel import Direction, NotFound, TrialStatus, Usage, exp_id
+from ratchet.ledger.tables import lessons, research, runs, specialists, trials
 from ratchet.ledger.transaction import Transaction, upsert
 
 _USAGE = tuple(each.name for each in fields(Usage))
@@ -202,9 +202,12 @@ def _specialist(row: Mapping[str, Any] | sa.RowMapping) -> SpecialistRow:
 
 # Above every number that a database can give.
 _ENDLESS = 2**63 - 1
+# With how its trial ended: one that was measured is what a lesson can stand on.
+_LESSONS = sa.select(lessons, trials.c.status).outerjoin(
+    trials, (trials.c.run_id == lessons.c.run_id) & (trials.c.number == lessons.c.trial)
+)
 _NEWEST = (
-    sa.select(lessons)
-    .where(lessons.c.run_id == sa.bindparam("run"), lessons.c.id < sa.bindparam("before"))
+    _LESSONS.where(lessons.c.run_id == sa.bindparam("run"), lessons.c.id < sa.bindparam("before"))
     .order_by(lessons.c.id.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
@@ -212,12 +215,25 @@ _NEWEST = (
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
+    """`trial` is the last one that its session had handed in when it was written, and `status` how that ended."""
+
     id: int
     run_id: int
     specialist: str
     trial: int | None
     text: str
     at: int
+    status: TrialStatus | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether it was written behind a trial with a valid score."""
+        return self.status is not None and self.status.valid
+
+    @property
+    def refused(self) -> bool:
+        """Whether its trial was disqualified: what broke the rules has nothing to teach."""
+        return self.status is TrialStatus.DISQUALIFIED
 
 
 def add_lesson(tx: Transaction, run_id: int, specialist: str, text: str, *, trial: int | None = None) -> int:
@@ -230,7 +246,7 @@ def add_lesson(tx: Transaction, run_id: int, specialist: str, text: str, *, tria
 def list_lessons(tx: Transaction, run_id: int, *, before: int | None = None, limit: int = 50) -> list[Lesson]:
     """Lessons, newest first, a page at a time."""
     given = {"run": run_id, "before": _ENDLESS if before is None else before, "most": limit}
-    return [Lesson(*row) for row in tx.connection.execute(_NEWEST, given).all()]
+    return [_lesson(row) for row in tx.connection.execute(_NEWEST, given).all()]
 
 
 def lessons_at(tx: Transaction, numbers: Sequence[int]) -> list[Lesson]:
@@ -239,7 +255,13 @@ def lessons_at(tx: Transaction, numbers: Sequence[int]) -> list[Lesson]:
     missing = [number for number, lesson in zip(numbers, known, strict=True) if lesson is None]
     if not missing:
         return known
-    query = sa.select(lessons).where(lessons.c.id.in_(missing))
-    read = {row.id: Lesson(*row) for row in tx.connection.execute(query)}
+    query = _LESSONS.where(lessons.c.id.in_(missing))
+    read = {row.id: _lesson(row) for row in tx.connection.execute(query)}
     tx.remembered.add({(Lesson, number): lesson for number, lesson in read.items()})
     return [lesson or read[number] for number, lesson in zip(numbers, known, strict=True)]
+
+
+def _lesson(row: sa.Row[Any]) -> Lesson:
+    known = row._mapping
+    status = known["status"]
+    return Lesson(**{**known, "status": None if status is None else TrialStatus(status)})

@@ -19,6 +19,8 @@ NO_CALLS = dict.fromkeys(
     ("calls", "failures", "wall_ms", "cost_microusd", "tokens", "unpriced_tokens", "scored", "score_sum"), 0
 )
 _REVISIONS = "tools/revisions"
+DIFFERENCES = "differences"
+"""Among the measurements of a verdict: that the version was better, and refused for an answer that differs."""
 
 
 class ToolVersionStatus(StrEnum):
@@ -61,7 +63,7 @@ class VersionRow:
     """`parent_id` is the version that it was made from, and `origin` says by whom: `file`, `evolved`, `added`, …
 
     `promoted_at` orders those that were current. It is empty for one that never was, and for one that was taken back.
-    The last eight are sums over its calls.
+    The eight from `calls` on are sums over its calls. `examples_failed` is `None` until its examples are run.
     """
 
     id: int
@@ -87,6 +89,13 @@ class VersionRow:
     unpriced_tokens: int
     scored: int
     score_sum: float
+    examples_failed: int | None
+
+    @property
+    def approvable(self) -> bool:
+        """Whether it was refused only because it answers some input differently, which a person may want."""
+        measured = (self.verdict or {}).get("measurements") or {}
+        return self.status is ToolVersionStatus.REFUSED and bool(measured.get(DIFFERENCES))
 
     @classmethod
     def of(cls, row: sa.Row[Any]) -> VersionRow:
@@ -142,6 +151,7 @@ class CalledRow(NamedTuple):
     wall_ms: float
     scored: int
     score_sum: float
+    examples_failed: int | None
 
 
 def last_revision(tx: Transaction) -> int:
@@ -201,7 +211,10 @@ _CALLED = sa.select(
     tool_versions.c.id,
     *(
         tool_versions.c[name]
-        for name in ("version", "hash", "calls", "failures", "wall_ms", "scored", "score_sum")
+        for name in (
+            *("version", "hash", "calls", "failures", "wall_ms", "scored", "score_sum"),
+            "examples_failed",
+        )
     ),
 ).join_from(
     tools, tool_versions, tool_versions.c.id == sa.func.coalesce(tools.c.pinned_id, tools.c.current_id)
@@ -416,6 +429,11 @@ def roll_back(
     message = f"{tool.name} {before.version}"
     tx.event("tool.rolled_back", message=message, run_id=run_id, data=told | {"reason": reason})
     return before
+
+
+def note_examples(tx: Transaction, version_id: int, failed: int) -> None:
+    """Remember how many of its examples a version fails: one that fails any is broken."""
+    _set_version(tx, version_id, examples_failed=failed)
 
 
 def _number(newest: str | None, declared: str | None, bump: Bump) -> str:

@@ -32,6 +32,7 @@ from ratchet.ledger.tool_versions import (
     line_of,
     list_versions,
     next_revision,
+    note_examples,
     promote_version,
     refuse_version,
     roll_back,
@@ -56,6 +57,7 @@ __all__ = [
     "add_new_tools",
     "add_tool",
     "add_version",
+    "call_of_step",
     "call_stats",
     "called_versions",
     "calls_of",
@@ -69,6 +71,7 @@ __all__ = [
     "list_sources",
     "list_tools",
     "list_versions",
+    "note_examples",
     "note_source",
     "pin_version",
     "promote_version",
@@ -76,6 +79,7 @@ __all__ = [
     "refuse_version",
     "remove_tool",
     "roll_back",
+    "score_call",
     "take_start",
     "tools_by_id",
     "unpin_tool",
@@ -343,6 +347,14 @@ def calls_of_tool(tx: Transaction, tool_id: int, *, limit: int = 100) -> list[Ca
     query = sa.select(tool_calls).where(tool_calls.c.tool_id == tool_id)
     order = (tool_calls.c.at.desc(), tool_calls.c.id.desc())
     return [CallRow(**row._mapping) for row in tx.connection.execute(query.order_by(*order).limit(limit))]
+
+
+def call_of_step(tx: Transaction, run_id: int, step: str) -> CallRow | None:
+    """The last call that a step of a run made."""
+    mine = (tool_calls.c.run_id == run_id, tool_calls.c.step == step)
+    query = sa.select(tool_calls).where(*mine).order_by(tool_calls.c.id.desc()).limit(1)
+    row = tx.connection.execute(query).one_or_none()
+    return None if row is None else CallRow(**row._mapping)
 
 
 def score_call(tx: Transaction, call_id: int, score: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,12 +69,11 @@ def line_keys(most: Most) -> Keys:
         .where(OF_RUN, trials.c.number == sa.bindparam("of"))
         .cte("line", recursive=True)
     )
-    # Parents come before children; an imported row that says otherwise ends the line.
+    # An imported row may have a parent that came later; no line is longer than was asked for.
     line = start.union_all(
         sa.select(trials.c.number, trials.c.ended_at, trials.c.parent, start.c.place + one).where(
             OF_RUN,
             trials.c.number == start.c.parent,
-            trials.c.number < start.c.number,
             start.c.place < most,
         )
     )
@@ -175,6 +175,23 @@ class KeptScore(NamedTuple):
     ended_at: int | None
 
 
+class TrialOrigin(NamedTuple):
+    """As much of a trial as a strategy knows of it."""
+
+    number: int
+    parent: int | None
+    specialist: str
+    status: TrialStatus | None
+    score: float | None
+    origin: Any
+    measurements: Any
+    ended_at: int | None
+
+    @classmethod
+    def of(cls, trial: Trial) -> TrialOrigin:
+        return cls._make(getattr(trial, name) for name in cls._fields)
+
+
 class TrialBranch(NamedTuple):
     """As much of a trial as a drawing of the whole tree needs. `status` is None while it is in flight."""
 
@@ -272,6 +289,18 @@ def branches_after(tx: Transaction, run_id: int, after: int = -1, *, limit: int 
     """Where the trials with a number above `after` branch off, oldest first, a page at a time."""
     rows = tx.connection.execute(_BRANCHES, {"run": run_id, "after": after, "most": limit}).all()
     return list(map(TrialBranch._make, rows))
+
+
+def trial_origins(tx: Transaction, run_id: int, *, measured: bool = False) -> list[TrialOrigin]:
+    """Every trial of a run in the order in which they ended, those in flight last: for who begins to carry it.
+
+    `measured` says whether also what was measured of them is wanted.
+    """
+    wanted = trials.c.measurements if measured else sa.null()
+    columns = [wanted if name == "measurements" else trials.c[name] for name in TrialOrigin._fields]
+    rows = tx.connection.execute(sa.select(*columns).where(trials.c.run_id == run_id))
+    found = (TrialOrigin._make((*row[:3], row[3] and TrialStatus(row[3]), *row[4:])) for row in rows)
+    return sorted(found, key=lambda each: (math.inf if each.ended_at is None else each.ended_at, each.number))
 
 
 def points_at(tx: Transaction, run_id: int, numbers: Sequence[int]) -> list[Point]:

@@ -35,6 +35,7 @@ COLUMNS = [
         "commit",
         "attempt_id",
         "proposal",
+        "origin",
         "simulated",
         "tries",
         "started_at",
@@ -64,7 +65,7 @@ LINES = sa.select(*(sa.null().label(each.name) if isinstance(each.type, Json) el
 class Trial(NamedTuple):
     """`status` is `None` while it is in flight. `delta` is its score less that of `compared_to`, the best of then.
 
-    The pages of `kept_lines`, `tried_trials`, `near_misses`, `children` and `ancestors` leave out `proposal`,
+    The pages of `kept_lines`, `tried_trials`, `near_misses`, `children` and `ancestors` leave out `proposal`, `origin`,
     `measurements` and `imported`.
     """
 
@@ -81,6 +82,7 @@ class Trial(NamedTuple):
     commit: str | None
     attempt_id: int | None
     proposal: Any
+    origin: Any
     simulated: bool
     tries: int
     started_at: int
@@ -158,7 +160,10 @@ _TALLY = upsert(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a specialist hands in. `proposal` is what its engine wants to be told the score of."""
+    """What a specialist hands in. `proposal` is what its engine wants to be told the score of.
+
+    `origin` says how its parent was chosen and what kind of program it is, for the strategy of the run.
+    """
 
     specialist: str
     hypothesis: str
@@ -169,6 +174,7 @@ class Submission:
     notes: str = ""
     attempt_id: int | None = None
     proposal: Any = None
+    origin: Mapping[str, Any] | None = None
     simulated: bool = False
 
 
@@ -209,6 +215,7 @@ def open_trial(
         "commit": submission.commit,
         "attempt_id": submission.attempt_id,
         "proposal": submission.proposal,
+        "origin": None if submission.origin is None else dict(submission.origin),
         "simulated": submission.simulated,
         "tries": 0,
         "started_at": tx.now,

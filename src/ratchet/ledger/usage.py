@@ -189,6 +189,13 @@ def charge(
     _say_exceeded(tx, accounts(tx, scopes, defaults), used, spender)
 
 
+def was_charged(tx: Transaction, spender: Spender, used: Usage, *, at: int) -> bool:
+    """Whether exactly this was charged at that time: for a caller whose transaction was not confirmed."""
+    wanted = {"at": at, **spender.ids(), **used.measures()}
+    query = sa.select(usage.c.at).where(*(usage.c[name] == value for name, value in wanted.items()))
+    return tx.connection.execute(query.limit(1)).first() is not None
+
+
 def add_total(
     tx: Transaction, scope: Scope, scope_id: int, used: Usage, defaults: Budgets, spender: Spender
 ) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import Misuse, NotFound
+from ratchet.kernel import Misuse, NotFound, did_you_mean
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.tables import step_results, workflows
 from ratchet.ledger.transaction import Transaction
 
 LARGEST_BYTES = 4 * 1024 * 1024
 LONGEST_NAME = 150
+# So many names are compared with one that is not there.
+_NEARBY = 1000
 _HOW = "`ratchet workflow list` shows what is saved"
 
 
@@ -89,7 +91,7 @@ def get_workflow(tx: Transaction, name: str, version: str | None = None) -> Save
     """As `find_workflow`. Raises `NotFound`."""
     found = find_workflow(tx, name, version)
     if found is None:
-        raise _absent(name, version)
+        raise _absent(tx, name, version)
     return found
 
 
@@ -124,7 +126,7 @@ def remove_workflow(tx: Transaction, name: str) -> int:
     update = sa.update(workflows).where(workflows.c.name == name, workflows.c.removed.is_(False))
     gone = tx.connection.execute(update.values(removed=True)).rowcount
     if not gone:
-        raise _absent(name, None)
+        raise _absent(tx, name, None)
     tx.event("workflow.removed", message=name, data={"workflow": name, "contents": gone})
     return gone
 
@@ -141,9 +143,11 @@ def content_hash(spec_json: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _absent(name: str, version: str | None) -> NotFound:
+def _absent(tx: Transaction, name: str, version: str | None) -> NotFound:
     absent = NotFound("workflow", name if version is None else f"{name} {version}")
-    absent.hint = _HOW
+    saved = sa.select(workflows.c.name).where(workflows.c.removed.is_(False)).distinct().limit(_NEARBY)
+    near = did_you_mean(name, (each for each in tx.connection.execute(saved).scalars() if each != name))
+    absent.hint = f"{near} {_HOW}" if near else _HOW
     return absent
 
 

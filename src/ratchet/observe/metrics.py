@@ -72,9 +72,45 @@ def merge(snapshots: Iterable[Mapping[str, float]]) -> Snapshot:
     return dict(total)
 
 
-def exposition(merged: Mapping[str, float], gauges: Iterable[Gauge] = ()) -> bytes:
+@dataclass(frozen=True, slots=True)
+class TimedCalls:
+    """What the ledger has counted of one thing: how many calls there were and in how much time they ended.
+
+    `within` has the calls that took at most so many seconds, of all in `calls`.
+    """
+
+    labels: Mapping[str, str]
+    calls: float
+    seconds: float
+    within: Mapping[float, float]
+
+
+def histogram(name: str, text: str, found: Iterable[TimedCalls]) -> Metric:
+    """A histogram of what the ledger has counted. The prefix is added."""
+    family = Metric(f"{PREFIX}_{name}", text, "histogram")
+    for each in found:
+        labels = dict(each.labels)
+        for bound, count in sorted(each.within.items()):
+            family.add_sample(f"{family.name}_bucket", {**labels, "le": str(bound)}, count)
+        family.add_sample(f"{family.name}_bucket", {**labels, "le": "+Inf"}, each.calls)
+        family.add_sample(f"{family.name}_count", labels, each.calls)
+        family.add_sample(f"{family.name}_sum", labels, each.seconds)
+    return family
+
+
+def counter(name: str, text: str, found: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    """A counter that the ledger keeps. The prefix is added."""
+    family = Metric(f"{PREFIX}_{name}", text, "counter")
+    for labels, value in found:
+        family.add_sample(f"{family.name}_total", dict(labels), value)
+    return family
+
+
+def exposition(
+    merged: Mapping[str, float], gauges: Iterable[Gauge] = (), counted: Iterable[Metric] = ()
+) -> bytes:
     """Prometheus text format 0.0.4, to be served as `CONTENT_TYPE`."""
-    return generate_latest(_Page([*_families(merged), *_gauge_families(gauges)]))
+    return generate_latest(_Page([*_families(merged), *counted, *_gauge_families(gauges)]))
 
 
 class _Page(CollectorRegistry):

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ratchet.observe.logs import bound, redact_under
+from ratchet.config.redaction import redact_under
+from ratchet.observe.logs import bound
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -14,7 +14,15 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.ledger.tables._complete import metadata
-    from ratchet.ledger.tables._jobs import job_starts, job_tallies, jobs, processes, queues, schedules
+    from ratchet.ledger.tables._jobs import (
+        job_starts,
+        job_tallies,
+        jobs,
+        processes,
+        queues,
+        schedules,
+        triggers,
+    )
     from ratchet.ledger.tables._research import (
         ci_checks,
         lessons,
@@ -46,6 +54,14 @@ if TYPE_CHECKING:
         usage_totals,
     )
     from ratchet.ledger.tables._tools import (
+        agent_call_totals,
+        agent_calls,
+        agent_evals,
+        agent_feedback,
+        agent_incidents,
+        agent_keys,
+        agent_secrets,
+        agent_traffic,
         agent_versions,
         agents,
         step_results,

@@ -105,6 +105,27 @@ schedules = sa.Table(
     sa.Column("words", Words),
 )
 
+triggers = sa.Table(
+    "triggers",
+    metadata,
+    sa.Column("name", Words, primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("workflow", Words, nullable=False),
+    # Where messages come from, without a secret: those are named and looked up where they are used.
+    sa.Column("source", Json, nullable=False),
+    # What every run is given, and the input that takes the message as a whole, if one does.
+    sa.Column("inputs", Json, nullable=False),
+    sa.Column("takes", Words),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("started", Number, nullable=False),
+    sa.Column("refused", Number, nullable=False),
+    sa.Column("last_at", Number),
+    # Why no message can be had now, if that is so.
+    sa.Column("reason", Words),
+    sa.Column("reason_at", Number),
+)
+
 processes = sa.Table(
     "processes",
     metadata,

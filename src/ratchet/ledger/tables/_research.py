@@ -45,6 +45,8 @@ trials = sa.Table(
     sa.Column("commit", Words),
     to("attempts"),
     sa.Column("proposal", Json),
+    # The strategy that chose its parent, what else was shown, and what kind of program it is.
+    sa.Column("origin", Json),
     sa.Column("simulated", sa.Boolean, nullable=False),
     # NULL while it is in flight.
     sa.Column("status", sa.String(32)),

@@ -175,6 +175,8 @@ approvals = sa.Table(
     sa.Column("decided_by", Words),
     sa.Column("created_at", Number, nullable=False),
     sa.Column("decided_at", Number),
+    # Where more is asked for than yes or no.
+    sa.Column("answer", Json),
     sa.Index("ix_approvals_status", "status", "id"),
     partial("ix_approvals_run", "run_id", "id", where="run_id IS NOT NULL"),
     sqlite_autoincrement=True,

@@ -59,6 +59,8 @@ tool_versions = sa.Table(
     sa.Column("unpriced_tokens", Number, nullable=False, server_default="0"),
     sa.Column("scored", Number, nullable=False),
     sa.Column("score_sum", sa.Float(53), nullable=False),
+    # How many of its examples fail; empty until they are run.
+    sa.Column("examples_failed", Number),
     sa.UniqueConstraint("tool_id", "hash"),
     sa.Index("ix_tool_versions_tool", "tool_id", "id"),
     sa.Index("ix_tool_versions_version", "tool_id", "version", "id"),
@@ -166,6 +168,12 @@ agents = sa.Table(
     sa.Column("simulated", sa.Boolean, nullable=False),
     sa.Column("created_at", Number, nullable=False),
     sa.Column("updated_at", Number, nullable=False),
+    # When a person is asked about a change; as the settings say if it is empty.
+    sa.Column("approval", sa.String(16)),
+    # Whether incidents become proposals by themselves; as the settings say if it is empty.
+    sa.Column("learning", sa.String(16)),
+    # What its servers may connect to.
+    sa.Column("egress", Json),
     # A name is free again once its agent is deleted.
     partial("uq_agents_name", "name", where="status <> 'deleted'", unique=True),
     sqlite_autoincrement=True,
@@ -189,9 +197,172 @@ agent_versions = sa.Table(
     sa.Column("created_at", Number, nullable=False),
     # When it last became the current one; empty again once it was taken back.
     sa.Column("promoted_at", Number),
+    # What callers may rely on besides the tools of the Runner, and what the version was promoted on.
+    sa.Column("offers", Json),
+    sa.Column("certificate", Json),
     sa.UniqueConstraint("agent_id", "commit"),
     sa.Index("ix_agent_versions_agent", "agent_id", "id"),
     sa.Index("ix_agent_versions_version", "agent_id", "version", "id"),
     partial("ix_agent_versions_promoted", "agent_id", "promoted_at", where="promoted_at IS NOT NULL"),
+    sqlite_autoincrement=True,
+)
+
+# Calls with what they must answer, which belong to the user: every change is held to them. `call_id` is the recorded
+# call that one was made from.
+agent_evals = sa.Table(
+    "agent_evals",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("server", sa.String(16), nullable=False),
+    sa.Column("tool", Words, nullable=False),
+    sa.Column("arguments", Json, nullable=False),
+    sa.Column("expect", Json, nullable=False),
+    sa.Column("note", Words),
+    sa.Column("call_id", Number),
+    sa.Column("created_by", Words, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Index("ix_agent_evals_agent", "agent_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+# What lets a caller in who holds nothing else. Of the key itself only a hash is kept.
+agent_keys = sa.Table(
+    "agent_keys",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("scopes", Json, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("created_by", Words, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.UniqueConstraint("agent_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+# Encrypted, as the secrets of projects are.
+agent_secrets = sa.Table(
+    "agent_secrets",
+    metadata,
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), primary_key=True, autoincrement=False),
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("value", Words, nullable=False),
+    sa.Column("updated_at", Number, nullable=False),
+)
+
+# Calls that clients made. One that is not whole had something hidden or cut.
+agent_calls = sa.Table(
+    "agent_calls",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("commit", Words, nullable=False),
+    sa.Column("server", sa.String(16), nullable=False),
+    sa.Column("tool", Words, nullable=False),
+    sa.Column("arguments", Json),
+    sa.Column("result", Json),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("milliseconds", Number, nullable=False),
+    sa.Column("is_whole", sa.Boolean, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Index("ix_agent_calls_agent", "agent_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+# How often each tool of each version was called, and what came of it. `le_N` counts calls of at most N milliseconds.
+agent_call_totals = sa.Table(
+    "agent_call_totals",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("commit", Words, nullable=False),
+    sa.Column("server", sa.String(16), nullable=False),
+    sa.Column("tool", Words, nullable=False),
+    sa.Column("calls", Number, nullable=False),
+    sa.Column("failed", Number, nullable=False),
+    sa.Column("errors", Number, nullable=False),
+    sa.Column("milliseconds", Number, nullable=False),
+    sa.Column("le_10", Number, nullable=False),
+    sa.Column("le_25", Number, nullable=False),
+    sa.Column("le_50", Number, nullable=False),
+    sa.Column("le_100", Number, nullable=False),
+    sa.Column("le_250", Number, nullable=False),
+    sa.Column("le_1000", Number, nullable=False),
+    sa.Column("le_5000", Number, nullable=False),
+    sa.Column("le_30000", Number, nullable=False),
+    sa.Column("updated_at", Number, nullable=False),
+    sa.UniqueConstraint("agent_id", "commit", "server", "tool"),
+    sa.Index("ix_agent_call_totals_updated", "updated_at"),
+    sqlite_autoincrement=True,
+)
+
+# Calls that went wrong in the same way, with the input of one. `versions` are the commits in which it was seen.
+agent_incidents = sa.Table(
+    "agent_incidents",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("fingerprint", sa.String(64), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("server", sa.String(16), nullable=False),
+    sa.Column("tool", Words, nullable=False),
+    sa.Column("message", Words, nullable=False),
+    sa.Column("arguments", Json),
+    sa.Column("expect", Json),
+    sa.Column("is_whole", sa.Boolean, nullable=False),
+    sa.Column("count", Number, nullable=False),
+    sa.Column("versions", Json, nullable=False),
+    sa.Column("first_at", Number, nullable=False),
+    sa.Column("last_at", Number, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    to("runs"),
+    sa.UniqueConstraint("agent_id", "fingerprint"),
+    sa.Index("ix_agent_incidents_agent", "agent_id", "id"),
+    partial("ix_agent_incidents_drift", "id", where="kind = 'drift'"),
+    sqlite_autoincrement=True,
+)
+
+# What callers said of a version by its Tuner; what has no run waits to be worked on.
+agent_feedback = sa.Table(
+    "agent_feedback",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("commit", Words, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("message", Words, nullable=False),
+    sa.Column("severity", sa.String(16), nullable=False),
+    sa.Column("count", Number, nullable=False),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("last_at", Number, nullable=False),
+    to("runs"),
+    sa.UniqueConstraint("agent_id", "commit", "digest"),
+    sa.Index("ix_agent_feedback_agent", "agent_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+# A share of the new sessions of an agent that goes to another version until what came of it is clear.
+agent_traffic = sa.Table(
+    "agent_traffic",
+    metadata,
+    numbered(),
+    sa.Column("agent_id", Number, sa.ForeignKey("agents.id"), nullable=False),
+    sa.Column("against", Words, nullable=False),
+    sa.Column("candidate", Words, nullable=False),
+    sa.Column("percent", Number, nullable=False),
+    sa.Column("wanted_calls", Number, nullable=False),
+    sa.Column("margin", sa.Float, nullable=False),
+    sa.Column("looks", Number, nullable=False),
+    sa.Column("base_current", Number, nullable=False),
+    sa.Column("base_current_wrong", Number, nullable=False),
+    sa.Column("base_candidate", Number, nullable=False),
+    sa.Column("base_candidate_wrong", Number, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("reason", Words),
+    sa.Column("created_at", Number, nullable=False),
+    sa.Column("ended_at", Number),
+    sa.Index("ix_agent_traffic_agent", "agent_id", "id"),
+    partial("ix_agent_traffic_asks", "id", where="status = 'asks'"),
     sqlite_autoincrement=True,
 )
