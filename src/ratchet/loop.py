@@ -26,6 +26,7 @@ from ratchet.judges import Candidate, Judge, Judged, Report, hear
 from ratchet.judges.judge import record_judged
 from ratchet.kernel import (
     LedgerError,
+    LedgerUnavailable,
     Limits,
     Outcome,
     StateChanged,
@@ -33,6 +34,7 @@ from ratchet.kernel import (
     Superseded,
     Usage,
     Verdict,
+    Waiting,
     exhausted,
     with_hint,
 )
@@ -44,6 +46,7 @@ from ratchet.workspaces import (
     Identity,
     RefsMoved,
     Repository,
+    RepositoryUnwritable,
     Workspace,
     WorkspaceError,
     WorkspaceKind,
@@ -133,7 +136,10 @@ class Trunk(Protocol):
         ...
 
     async def keep(self, opened: OpenAttempt) -> tuple[Outcome, str]:
-        """Move to what was proposed, by compare-and-set. Done again after a kill, it finds what it has done."""
+        """Move to what was proposed, by compare-and-set. Done again after a kill, it finds what it has done.
+
+        Raises `Waiting` where that needs an answer from outside: the attempt stays open, and is kept once it is there.
+        """
         ...
 
     async def discard(self, opened: OpenAttempt, failure: Failure | None) -> Mapping[str, Any]:
@@ -226,7 +232,7 @@ async def _make(opened: OpenAttempt, plan: Plan) -> Attempted:
         return await _keep(opened, plan)
     except SessionFailed as failed:
         return await _end(opened, plan, Outcome.ERROR, _reason(failed), failure=failed.failure)
-    except (Superseded, LedgerError):
+    except (Superseded, LedgerError, Waiting):
         raise
     except Exception as error:
         if exhausted(error) is not None:
@@ -499,12 +505,25 @@ class GitTrunk:
     def _advance(self, opened: OpenAttempt) -> tuple[Outcome, str]:
         commit, incumbent = opened.finished[PROPOSED]["commit"], opened.finished[PROPOSED]["incumbent"]
         try:
+            if (moved := self._moved(commit, incumbent)) is not None:
+                return Outcome.FAILED, f"passed, but not kept: {moved}"
+        except RepositoryUnwritable as error:
+            if self.repository.ref(self.ref) != commit:
+                raise
+            # It has moved, and may not be on disk: the attempt resumes here, and does not end as if it had not.
+            raise LedgerUnavailable(str(error), hint=error.hint) from error
+        return Outcome.PASSED, opened.finished[JUDGED]["verdict"]["reason"]
+
+    def _moved(self, commit: str, incumbent: str) -> StateChanged | None:
+        """Move the ref to a commit, on disk; or how it was moved to something else meanwhile."""
+        try:
             self.repository.advance(self.ref, commit, expected=incumbent)
         except StateChanged as moved:
             # By this very attempt, before its process died? Then it is kept.
             if not self.repository.is_ancestor(commit, self.ref):
-                return Outcome.FAILED, f"passed, but not kept: {moved}"
-        return Outcome.PASSED, opened.finished[JUDGED]["verdict"]["reason"]
+                return moved
+            self.repository.sync_ref(self.ref)
+        return None
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,10 @@ from pathlib import Path
 from tests.runtime.kinds import mark
 
 
-def die_at(home: Path, place: str) -> None:
+def die_at(home: Path, place: str, *, with_parent: bool = False) -> None:
+    """`with_parent` is for the worker of a server, whose supervisor would start it again."""
+    if with_parent:
+        (home / "death of the parent").touch()
     (home / "death").write_text(place)
 
 
@@ -24,4 +27,6 @@ def pass_by(home: Path, place: str) -> None:
     death = home / "death"
     if death.exists() and death.read_text() == place:
         death.unlink()
+        if (home / "death of the parent").exists():
+            os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -187,6 +187,12 @@ async def _carry_mortally(handler: Handler, job: JobContext) -> Any:
         return await handler(job)
 
 
+def learn(job: JobContext) -> Any:
+    from ratchet.agents.learning import learn as start_what_waits
+
+    return start_what_waits(job)
+
+
 def make_kinds() -> Kinds:
     kinds = MortalKinds()
     add_project_kinds(kinds)
@@ -196,4 +202,5 @@ def make_kinds() -> Kinds:
         kinds.add(handler.__name__, handler)
     kinds.add("research.run", research_run)
     kinds.add("agents.change", change_agent)
+    kinds.add("agents.learn", learn)
     return kinds

@@ -28,6 +28,18 @@ def test_a_job_is_done_and_its_result_is_kept(
     assert (job.status, job.result, job.attempt) == (JobStatus.FINISHED, {"deep": [1, None]}, 1)
 
 
+@pytest.mark.soak
+def test_a_job_whose_claim_its_worker_never_heard_of_is_queued_again(
+    ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    """The connection broke when the database had the claim, and before it could say so."""
+    with ledger.write() as tx:
+        job_id = runtime.enqueue(tx, "note", {"file": str(tmp_path / "marks"), "value": 1})
+        assert [job.id for job in runtime.jobs.claim(tx, worker.process_id, 1)] == [job_id]
+    job = ended(ledger, job_id)
+    assert (job.status, job.attempt, job.delivery) == (JobStatus.FINISHED, 1, 2)
+
+
 def test_a_job_of_a_rolled_back_transaction_does_not_exist(
     ledger: Ledger, runtime: Runtime, worker: Worker, tmp_path: Path
 ) -> None:

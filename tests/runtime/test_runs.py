@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from ratchet.config import Loaded
-from ratchet.kernel import Conflict, IllegalTransition, Outcome, RunStatus, StepStatus
-from ratchet.ledger import Ledger, change_run, change_step
+from ratchet.kernel import Conflict, IllegalTransition, Outcome, RunStatus, StepStatus, Waiting
+from ratchet.ledger import EventFilter, Ledger, change_run, change_step, events
 from ratchet.ledger.check import check
 from ratchet.ledger.runs import create_steps, get_run, get_step, list_attempts, list_steps, open_attempt
 from ratchet.ledger.tables import jobs
@@ -34,6 +34,7 @@ from ratchet.runtime import (
     run_step,
     start_run,
 )
+from ratchet.runtime.attempts import take_attempt
 from ratchet.runtime.job import lock_job
 from ratchet.runtime.runs import carry_again
 from tests.runtime.kinds import mark, marks
@@ -75,6 +76,16 @@ async def walk(job: JobContext) -> Any:
     with job.write() as tx:
         complete_run(tx, job.run_id, results)
     return results
+
+
+async def devour(job: JobContext) -> Any:
+    """Ask for more memory than there can be, until the file `go` exists."""
+    with job.write() as tx:
+        run = enter_run(tx, job.run_id)
+    if not _exists(run.spec["go"]):
+        bytearray(1 << 60)
+    with job.write() as tx:
+        complete_run(tx, job.run_id, "done")
 
 
 @pytest.fixture
@@ -188,6 +199,45 @@ def test_cancelling_ends_everything_in_the_run_for_good(
         pause_run(tx, runtime, run_id)
     with pytest.raises(Conflict), ledger.write() as tx:
         resume_run(tx, runtime, run_id)
+
+
+def test_a_worker_that_has_not_heard_of_the_cancelling_begins_nothing_more(
+    ledger: Ledger, runtime: Runtime, tmp_path: Path
+) -> None:
+    run_id = start(ledger, runtime, tmp_path / "marks")
+    with ledger.write() as tx:
+        processes.register(tx, "somewhere", "worker", 1)
+        [job] = runtime.jobs.claim(tx, "somewhere", 1)
+        enter_run(tx, run_id)
+        cancel_run(tx, runtime, run_id)
+    context = JobContext(runtime, job, "somewhere")
+
+    async def never(_: object) -> None:
+        raise AssertionError("the run is cancelled")
+
+    with pytest.raises(Waiting, match="is cancelled"):
+        asyncio.run(run_step(context, "one", never))
+    with pytest.raises(Waiting, match="is cancelled"):
+        take_attempt(context, "two", nth=1)
+    with ledger.read() as tx:
+        assert list_steps(tx, run_id) == []
+
+
+def test_a_run_that_was_resumed_is_not_failed_by_the_job_that_was_to_stop(
+    ledger: Ledger, runtime: Runtime, tmp_path: Path
+) -> None:
+    run_id = start(ledger, runtime, tmp_path / "marks")
+    with ledger.write() as tx:
+        processes.register(tx, "somewhere", "worker", 1)
+        [job] = runtime.jobs.claim(tx, "somewhere", 1)
+        enter_run(tx, run_id)
+    with ledger.write() as tx:
+        pause_run(tx, runtime, run_id)
+        resume_run(tx, runtime, run_id)
+    with ledger.write() as tx:
+        runtime.jobs.fail(tx, job, "the run is paused, not running", final=True)
+    assert status(ledger, run_id) is RunStatus.RUNNING
+    assert sorted(_job_statuses(ledger, run_id)) == [JobStatus.FAILED, JobStatus.QUEUED]
 
 
 def test_a_late_delivery_does_not_revive_a_cancelled_run(
@@ -425,7 +475,32 @@ def test_a_step_left_running_without_a_job_is_found(ledger: Ledger, runtime: Run
     assert (finding.severity, check(ledger).ok) == ("warning", True)
 
 
+def test_a_run_that_takes_all_the_memory_itself_is_blocked_in_the_end_and_can_be_resumed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    runtime = open_with(ledger, tmp_path, **{"runtime.max_recoveries": 2})
+    with ledger.write(actor="test") as tx:
+        spec = {"go": str(tmp_path / "go")}
+        run_id = start_run(tx, runtime, "devour", kind="workflow", name="devour", spec=spec)
+    worker = Worker(runtime)
+    worker.start()
+    try:
+        eventually(lambda: status(ledger, run_id) is RunStatus.BLOCKED)
+        with ledger.read() as tx:
+            run = get_run(tx, run_id)
+            told = [each.type for each in events.since(tx.connection, where=EventFilter(run_id=run_id))]
+        assert (run.reason or "").startswith("out of memory: MemoryError (3 times in a row without progress")
+        assert told.count("job.retrying") == 2
+        Path(spec["go"]).touch()
+        with ledger.write() as tx:
+            resume_run(tx, runtime, run_id)
+        eventually(lambda: status(ledger, run_id) is RunStatus.COMPLETED)
+    finally:
+        worker.stop(drain_seconds=0)
+
+
 def open_with(ledger: Ledger, home: Path, **flags: object) -> Runtime:
     kinds = Kinds()
     kinds.add("walk", walk)
+    kinds.add("devour", devour)
     return open_runtime(load(home, ledger.url, **flags), ledger, kinds)

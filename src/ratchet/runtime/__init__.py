@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ratchet.runtime.group_commit import GroupCommit
     from ratchet.runtime.job import Job, JobStatus, count_jobs, get_job, list_jobs
     from ratchet.runtime.jobs import Jobs, QueueState, list_queues
-    from ratchet.runtime.processes import Process, anybody_works, list_processes, works_here
+    from ratchet.runtime.processes import Process, anybody_works, list_processes
     from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
     from ratchet.runtime.runtime import (
         GaveWay,
@@ -29,6 +29,6 @@ if TYPE_CHECKING:
         remove_schedule,
     )
     from ratchet.runtime.timetable import Timetable, When, read_when
-    from ratchet.runtime.worker import Worker
+    from ratchet.runtime.worker import Worker, work
 else:
     __getattr__ = on_demand(__name__)

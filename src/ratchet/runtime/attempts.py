@@ -6,7 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import AttemptId, Conflict, Limits, Outcome, StepStatus, Superseded, Verdict, Waiting
+from ratchet.kernel import (
+    AttemptId,
+    Conflict,
+    Limits,
+    Outcome,
+    RunStatus,
+    StepStatus,
+    Superseded,
+    Verdict,
+    Waiting,
+)
 from ratchet.ledger import ArtifactStore, Run, Spender, Step, Transaction, change_step
 from ratchet.ledger.runs import (
     close_attempt,
@@ -87,7 +97,7 @@ def take_attempt(
     An attempt that a dead process left is gone on with if it has finished a stage, and replaced by a new one if not.
     """
     with job.write() as tx:
-        run = get_run(tx, job.run_id)
+        run = _unended_run(tx, job.run_id)
         step, new = find_or_create_step(tx, run.id, step_name, spec or {})
         if new and nth == 1:
             return begin_attempt(tx, job, run, step)
@@ -100,6 +110,15 @@ def take_attempt(
                 f"step {step_name} has had {len(ended)} attempts, so attempt {nth} cannot be the next"
             )
         return _resumed(tx, job, run, step) or begin_attempt(tx, job, run, step)
+
+
+def _unended_run(tx: Transaction, run_id: int) -> Run:
+    """The run. Raises `Waiting` when it was cancelled or has failed: its worker may hear of that a moment later, and
+    what it began meanwhile would stay open for ever, with the budget that is held for it."""
+    run = get_run(tx, run_id)
+    if run.status in (RunStatus.CANCELLED, RunStatus.FAILED):
+        raise Waiting(f"run {run_id} is {run.status}")
+    return run
 
 
 def ended_attempt(job: JobContext, step_name: str, nth: int) -> Mapping[str, Any] | None:
@@ -135,6 +154,7 @@ def begin_attempt(
 
     `side_by_side` is how many attempts may share what is left of the run's budget.
     """
+    _unended_run(tx, run.id)
     if step.status is not StepStatus.RUNNING:
         change_step(tx, step.id, StepStatus.RUNNING, expected=(step.status,))
         step = replace(step, status=StepStatus.RUNNING)
@@ -161,6 +181,7 @@ async def run_step(
     each; when the process dies in between, the next one opens a new attempt. An exception fails the step and is raised.
     """
     with job.write() as tx:
+        _unended_run(tx, job.run_id)
         step, _ = find_or_create_step(tx, job.run_id, name, spec or {})
         if step.status is StepStatus.COMPLETED:
             return step.result

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.observe import metrics
 from ratchet.runtime import processes
-from ratchet.runtime.job import started_on
+from ratchet.runtime.job import started_by, started_on
 from ratchet.runtime.processes import Complaint
 
 if TYPE_CHECKING:
+    from ratchet.ledger import Transaction
     from ratchet.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
@@ -24,22 +25,30 @@ _LOOK_AFTER_SECONDS = 5.0
 class Heartbeat:
     """Registers this process, beats in a thread of its own, and buries dead processes so that their jobs continue.
 
-    `lost` is called when the others have given this process up: whatever it runs belongs to somebody else now.
+    `running` tells which jobs are at work here. `lost` is called when the others have given this process up: whatever
+    it runs belongs to another now.
     """
 
     def __init__(
-        self, runtime: Runtime, role: str, slots: int, *, busy: Callable[[], int], lost: Callable[[], None]
+        self,
+        runtime: Runtime,
+        role: str,
+        slots: int,
+        *,
+        running: Callable[[], Collection[int]],
+        lost: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._ledger = runtime.ledger
         self._role = role
         self._slots = slots
-        self._busy = busy
+        self._running = running
         self._lost = lost
         self._draining = False
         self._stop = threading.Event()
         self._snapshot: metrics.Snapshot = {}
         self._next_care = 0.0
+        self._unknown: set[int] = set()
         self.process_id = processes.new_process_id()
         self._watch = processes.Watch(self.process_id, runtime.settings.runtime.dead_after_seconds)
         self._trouble = Complaint(_log, "cannot beat", "the heart beats again")
@@ -84,7 +93,7 @@ class Heartbeat:
             alive = processes.beat(
                 tx,
                 self.process_id,
-                busy=self._busy(),
+                busy=len(self._running()),
                 draining=self._draining,
                 snapshot=None if snapshot == self._snapshot else snapshot,
             )
@@ -124,5 +133,17 @@ class Heartbeat:
             self._next_care = now + _LOOK_AFTER_SECONDS
             with self._ledger.write(actor=self.process_id) as tx:
                 freed = self._runtime.jobs.free_stranded(tx)
+                unknown = self._give_back_unknown(tx)
+            self._unknown = unknown
             if freed:
                 _log.warning("%d jobs waited for a key that was free; they are queued again", freed)
+
+    def _give_back_unknown(self, tx: Transaction) -> set[int]:
+        """Queue again what this process has claimed and does not know of: the connection broke while the database
+        confirmed the claim. Only what was seen so before: a job that was claimed a moment ago has not begun yet."""
+        started, running = started_by(tx, self.process_id), set(self._running())
+        unknown = [job for job in started if job.id not in running]
+        for job in unknown:
+            if job.id in self._unknown:
+                self._runtime.jobs.release(tx, job, "its start was never confirmed")
+        return {job.id for job in unknown}

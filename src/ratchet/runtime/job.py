@@ -194,6 +194,12 @@ def started_on(tx: Transaction) -> set[str]:
     return {process_id or "" for process_id in tx.connection.execute(query).scalars()}
 
 
+def started_by(tx: Transaction, process_id: str) -> list[Job]:
+    """The jobs that a process has claimed and not ended."""
+    query = sa.select(jobs).where(jobs.c.process_id == process_id, jobs.c.status == str(JobStatus.STARTED))
+    return read_jobs(tx, query)
+
+
 def stops_wanted(tx: Transaction, process_id: str) -> list[int]:
     """The jobs running on a process that somebody wants stopped."""
     query = sa.select(jobs.c.id).where(

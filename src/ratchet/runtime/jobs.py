@@ -149,10 +149,12 @@ class Jobs:
         run_becomes: RunStatus = RunStatus.FAILED,
     ) -> JobStatus:
         """Record a failed try: the job is scheduled again, or failed for good. A run that stands is left as it is."""
-        if final or job.attempt >= job.max_attempts or _stopped_run(tx, job) is not None:
+        stopped = _stopped_run(tx, job) is not None
+        if final or stopped or job.attempt >= job.max_attempts:
             self._end(tx, job, JobStatus.FAILED, error=error)
             tx.event("job.failed", job_id=job.id, run_id=job.run_id, message=error, data=_tries(job))
-            _strand_run(tx, job, run_becomes, error)
+            if not stopped and not _has_successor(tx, job):
+                _strand_run(tx, job, run_becomes, error)
             return JobStatus.FAILED
         pause = self._policy.pause_seconds(job.attempt)
         self._place(tx, job, delay_seconds=pause, error=error)
@@ -160,16 +162,29 @@ class Jobs:
         tx.event("job.retrying", job_id=job.id, run_id=job.run_id, message=error, data=data)
         return JobStatus.SCHEDULED
 
-    def postpone(self, tx: Transaction, job: Job, reason: str) -> None:
-        """Put a started job off that found no room on its machine; this try does not count, however often it comes."""
+    def postpone(self, tx: Transaction, job: Job, reason: str, *, bounded: bool = False) -> JobStatus:
+        """Put a started job off that found no room on its machine; this try does not count, however often it comes.
+
+        With `bounded` it counts like the death of its worker, since the job may be what takes all the room.
+        """
         held = lock_job(tx, job.id)
         if (held is not None and held.stop is not None) or _stopped_run(tx, job) is not None:
             self.release(tx, job, reason)
-            return
+            return JobStatus.QUEUED
+        recoveries = job.recoveries
+        if bounded:
+            recoveries = 0 if _has_progressed(tx, job) else recoveries
+            if recoveries >= self._policy.max_recoveries:
+                reason = f"{reason} ({recoveries + 1} times in a row without progress, though the machine has room)"
+                return self.fail(tx, job, reason, final=True, run_becomes=RunStatus.BLOCKED)
+            recoveries += 1
         pause = self._policy.pause_seconds(job.delivery)
-        self._place(tx, job, delay_seconds=pause, attempt=job.attempt - 1, error=reason)
+        self._place(
+            tx, job, delay_seconds=pause, attempt=job.attempt - 1, recoveries=recoveries, error=reason
+        )
         data = {**_tries(job), "retry_in_seconds": pause}
         tx.event("job.retrying", job_id=job.id, run_id=job.run_id, message=reason, data=data)
+        return JobStatus.SCHEDULED
 
     def release(self, tx: Transaction, job: Job, reason: str = "its worker could not continue") -> None:
         """Give a started job back unfinished; this try does not count.

@@ -175,9 +175,12 @@ def list_processes(tx: Transaction) -> list[Process]:
 
 def anybody_works(tx: Transaction) -> bool:
     """Whether there is a process that takes jobs: without one, what is queued waits."""
-    return any(
-        each.state == "alive" and each.slots > 0 and each.role != COMMAND for each in list_processes(tx)
-    )
+    return any(map(takes_jobs, list_processes(tx)))
+
+
+def takes_jobs(process: Process) -> bool:
+    """Whether a process takes the jobs of any run."""
+    return process.state == "alive" and process.slots > 0 and process.role != COMMAND
 
 
 def cut_off_runs(tx: Transaction, kind: str, *, but: int) -> list[tuple[int, str]]:
@@ -205,15 +208,6 @@ def cut_off_runs(tx: Transaction, kind: str, *, but: int) -> list[tuple[int, str
 def is_cut_off(tx: Transaction, run: Run) -> bool:
     """Whether the process that worked on a run is gone, and no other is there to take it over."""
     return not anybody_works(tx) and any(number == run.id for number, _ in cut_off_runs(tx, run.kind, but=0))
-
-
-def works_here(tx: Transaction) -> bool:
-    """Whether this very process takes jobs."""
-    here = (socket.gethostname(), os.getpid())
-    return any(
-        (each.host, each.pid) == here and each.state == "alive" and each.slots > 0
-        for each in list_processes(tx)
-    )
 
 
 def all_snapshots(tx: Transaction, *, but: str | None = None) -> list[dict[str, float]]:

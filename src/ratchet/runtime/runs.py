@@ -6,12 +6,15 @@ on from there; that is all it takes to resume after a pause or a crash.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Outcome, RunId, RunStatus, StepStatus, Waiting
-from ratchet.ledger import Run, Transaction, change_run, change_step
+from ratchet.ledger import Event, EventFilter, Ledger, Run, Transaction, change_run, change_step, follow
+from ratchet.ledger.events import last_id
 from ratchet.ledger.questions import Approval, decide_approval
 from ratchet.ledger.runs import close_attempt, create_run, get_run, list_steps
 from ratchet.ledger.tables import attempts
@@ -28,8 +31,12 @@ from ratchet.runtime.job import (
 )
 from ratchet.runtime.runtime import Runtime
 
+_STANDS = {f"run.{status}" for status in RunStatus if status.stands}
+
 if TYPE_CHECKING:
     from ratchet.runtime.runtime import Runtime
+
+_STANDS = {f"run.{status}" for status in RunStatus if status.stands}
 
 
 def start_run(
@@ -196,14 +203,32 @@ def answer_approval(
     approved: bool,
     by: str,
     comment: str | None = None,
+    answer: Any = None,
 ) -> Approval:
     """Answer an approval and resume its run, if it was blocked, in one transaction.
 
-    A paused run stays paused: it finds the answer when somebody resumes it. Raises `NotFound` and `Conflict`.
+    A paused run stays paused: it finds the answer when somebody resumes it. Raises `NotFound`, `Conflict` and
+    `Misuse` as `decide_approval` does.
     """
-    approval = decide_approval(tx, approval_id, approved=approved, by=by, comment=comment)
+    approval = decide_approval(tx, approval_id, approved=approved, by=by, comment=comment, answer=answer)
     if approval.run_id is not None:
         blocked = get_run(tx, approval.run_id).status is RunStatus.BLOCKED
         if blocked and list_jobs(tx, run_id=approval.run_id, limit=1):
             resume_run(tx, runtime, approval.run_id)
     return approval
+
+
+def follow_run(
+    ledger: Ledger, run_id: int, hear: Callable[[Event], None], *, stop: threading.Event | None = None
+) -> None:
+    """Tell of each event of a run from now on, until it has ended, is paused or blocked."""
+    with ledger.read() as tx:
+        after = last_id(tx.connection)
+        if get_run(tx, run_id).status.stands:
+            return
+    for event in follow(ledger, after, where=EventFilter(run_id=run_id), stop=stop):
+        hear(event)
+        if event.type in _STANDS:
+            with ledger.read() as tx:
+                if get_run(tx, run_id).status.stands:
+                    return

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ratchet.kernel import Misuse, Superseded
 from ratchet.ledger import Ledger
@@ -132,6 +132,14 @@ class RunActions:
     cancel: RunAction | None = None
 
 
+class Companion(Protocol):
+    """What runs beside a worker. `stop` returns once it has ended."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class Kinds:
     """The kinds that a process knows."""
 
@@ -139,6 +147,7 @@ class Kinds:
         self._kinds: dict[str, JobKind] = {}
         self._actions: dict[str, Callable[[Transaction, Run], RunActions]] = {}
         self._starts: list[Callable[[Runtime], None]] = []
+        self._companions: list[Callable[[Runtime, str], Companion]] = []
         self._unloaded = list(entries)
         self._broken: list[Exception] = []
 
@@ -185,6 +194,14 @@ class Kinds:
         for call in self._starts:
             call(runtime)
 
+    def beside(self, make: Callable[[Runtime, str], Companion]) -> None:
+        """Have what `make` makes run beside every worker that takes any job; it is given the name of the process."""
+        self._companions.append(make)
+
+    def companions(self, runtime: Runtime, process_id: str) -> list[Companion]:
+        self._load()
+        return [make(runtime, process_id) for make in self._companions]
+
     def get(self, name: str) -> JobKind:
         """The kind called `name`, or `Misuse` naming the nearest."""
         self._load()
@@ -200,13 +217,15 @@ class Kinds:
         return kind
 
 
-def open_ledger(loaded: Loaded) -> Ledger:
+def open_ledger(loaded: Loaded, *, restoring: bool = False, upgrade: bool = True) -> Ledger:
     loaded.close_to_others()
     return Ledger.open(
         loaded.settings.database_url.reveal(),
         loaded.home / "artifacts",
         # Asked for only by an upgrade: to read it loads more than most commands need.
         dead_after_seconds=lambda: loaded.settings.runtime.dead_after_seconds,
+        restoring=restoring,
+        upgrade=upgrade,
     )
 
 
@@ -247,6 +266,8 @@ class Runtime:
             ),
         )
         self.enqueue = self.jobs.enqueue
+        # Whether this process takes jobs, or the worker beside it: what is not there for this one is not for that one.
+        self.works_here = False
 
     @property
     def home(self) -> Path:

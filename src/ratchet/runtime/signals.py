@@ -13,12 +13,13 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """SIGTERM and SIGINT, received here until the block ends. Only in the main thread.
+    """SIGTERM and SIGINT, or `numbers`, received here until the block ends. Only in the main thread.
 
     The first asks to stop; a second ends the process at once, and others take its jobs over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self._numbers = numbers or _STOPPING
         self._asked = False
         self._call: Callable[[], object] | None = None
 
@@ -28,7 +29,7 @@ class StopSignals:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._previous_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._previous = {number: signal.signal(number, self._receive) for number in _STOPPING}
+        self._previous = {number: signal.signal(number, self._receive) for number in self._numbers}
         return self
 
     def __exit__(

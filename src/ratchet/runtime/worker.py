@@ -8,7 +8,6 @@ import contextvars
 import functools
 import inspect
 import logging
-import resource
 import threading
 import time
 import traceback
@@ -33,12 +32,17 @@ from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.runtime.job import Job, JobStatus, stops_wanted
 from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
 from ratchet.runtime.processes import Complaint
-from ratchet.runtime.runtime import GaveWay, JobContext
+from ratchet.runtime.resources import allow_descriptors, shortages
+from ratchet.runtime.runtime import GaveWay, JobContext, open_ledger, open_runtime
 from ratchet.runtime.schedules import fire, list_schedules
+from ratchet.runtime.signals import StopSignals
 
 if TYPE_CHECKING:
+    import signal
+
+    from ratchet.config import Loaded
     from ratchet.runtime.job import Job
-    from ratchet.runtime.runtime import Handler, JobContext, Runtime
+    from ratchet.runtime.runtime import Companion, Handler, JobContext, Kinds, Runtime
 
 
 # How long a cancelled handler may take to clean up before it is left behind.
@@ -148,9 +152,10 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """The machine had no room for it."""
+    """The machine had no room for it. It has `used` it up itself if there is room as soon as it has ended."""
 
     reason: str
+    used: bool = False
 
 
 Outcome = Returned | Raised | Starved | JobEnded
@@ -234,10 +239,11 @@ class Execution:
         except CancelledError:
             return Raised("the handler cancelled itself")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is recorded, not ours to judge
-            if (lacking := exhausted(error)) is not None:
-                return Starved(f"out of {lacking}: {error}")
             if isinstance(error, LedgerUnavailable):
                 return Starved(with_hint(error))
+            if (lacking := exhausted(error)) is not None:
+                used = not any(shortages(self._runtime.home))
+                return Starved(f"out of {lacking}: {str(error) or type(error).__name__}", used)
             if isinstance(error, Misuse | BudgetExceeded):
                 # Trying again would say the same, and where it was noticed tells a person nothing.
                 return Raised(with_hint(error), final=True)
@@ -268,10 +274,10 @@ class Execution:
             case JobEnded():
                 jobs.release(tx, job)
                 return "released"
-            case Starved(reason):
+            case Starved(reason, used):
                 _log.warning("job %s is put off: %s", job.id, reason)
-                jobs.postpone(tx, job, reason[:_ERROR_LENGTH])
-                return "retrying"
+                status = jobs.postpone(tx, job, reason[:_ERROR_LENGTH], bounded=used)
+                return "failed" if status is JobStatus.FAILED else "retrying"
             case Raised(error, final):
                 status = jobs.fail(tx, job, error, final=final)
                 return "failed" if status is JobStatus.FAILED else "retrying"
@@ -344,19 +350,32 @@ class Clock:
                 _log.exception("a look at the schedules went wrong")
 
 
-def _allow_descriptors() -> None:
-    """Have as many descriptors as this process may, within reason: children may go through all that are possible."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-_MOST_DESCRIPTORS = 65_536
 _log = logging.getLogger(__name__)
 # Looked for even without a ring, so that one that was lost costs time and nothing else.
 _STOPS_SECONDS = 2.0
 _IN_OTHER_HANDS_SECONDS = 0.05
+
+
+def work(
+    loaded: Loaded,
+    kinds: Kinds | None = None,
+    *,
+    signals: tuple[signal.Signals, ...] = (),
+    started: Callable[[], None] | None = None,
+) -> None:
+    """Be a worker of the configured ledger until SIGTERM or SIGINT, or the first of `signals`, then drain.
+
+    `started` is called once jobs are taken. Call it in the main thread.
+    """
+    tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
+    with StopSignals(*signals) as told, open_ledger(loaded) as ledger:
+        worker = Worker(open_runtime(loaded, ledger, kinds))
+        worker.start()
+        if started is not None:
+            started()
+        told.wait()
+        worker.stop()
+    tracing.shutdown()
 
 
 class Worker:
@@ -385,15 +404,24 @@ class Worker:
             runtime,
             role,
             self.slots,
-            busy=lambda: len(self._execution.running),
+            running=lambda: list(self._execution.running),
             lost=lambda: self._execution.end_all(Why.SUPERSEDED),
         )
         self._execution = Execution(runtime, self._heartbeat.process_id, self._loop, self._plain, run_id)
-        self._clock = Clock(runtime, self._heartbeat.process_id) if run_id is None else None
-        self._claiming = threading.Thread(target=self._watch_jobs, name="ratchet-jobs", daemon=True)
+        self._companions: list[Companion] = []
+        if run_id is None:
+            self._companions = [
+                Clock(runtime, self.process_id),
+                *runtime.kinds.companions(runtime, self.process_id),
+            ]
+        self._claiming = threading.Thread(
+            target=self._persist, args=(self._watch_jobs,), name="ratchet-jobs", daemon=True
+        )
         self._others = [
             threading.Thread(target=self._run_loop, name="ratchet-loop", daemon=True),
-            threading.Thread(target=self._watch_stops, name="ratchet-stops", daemon=True),
+            threading.Thread(
+                target=self._persist, args=(self._watch_stops,), name="ratchet-stops", daemon=True
+            ),
         ]
 
     @property
@@ -402,23 +430,25 @@ class Worker:
 
     def start(self) -> None:
         """Enter the fleet and begin to claim jobs."""
-        _allow_descriptors()
+        allow_descriptors()
         self.runtime.kinds.start(self.runtime)
+        self.runtime.works_here = True
         self._heartbeat.start()
         for thread in (*self._others, self._claiming):
             thread.start()
-        if self._clock is not None:
-            self._clock.start()
+        for each in self._companions:
+            each.start()
         _log.info("%s %s takes jobs in %d slots", self.role, self.process_id, self.slots)
 
     def stop(self, drain_seconds: float | None = None) -> None:
         """Drain: take nothing new, let what runs finish for a while, give the rest back, and leave."""
         limit = self.runtime.settings.runtime.drain_seconds if drain_seconds is None else drain_seconds
         _log.info("%s %s drains", self.role, self.process_id)
+        self.runtime.works_here = False
         self._draining.set()
         self._jobs_rung.set()
-        if self._clock is not None:
-            self._clock.stop()
+        for each in self._companions:
+            each.stop()
         self._heartbeat.drain()
         deadline = time.monotonic() + limit
         while self._execution.running and time.monotonic() < deadline:
@@ -435,6 +465,16 @@ class Worker:
         self._loop.call_soon_threadsafe(self._loop.stop)
         for thread in self._others:
             thread.join()
+
+    def _persist(self, watch: Callable[[], None]) -> None:
+        """Begin to watch again where the machine had no thread to listen with: a worker that lives must not be deaf."""
+        while True:
+            try:
+                watch()
+                return
+            except RuntimeError as error:
+                _log.warning("waiting for a free thread: %s", error)
+                self._draining.wait(_PATIENCE_SECONDS)
 
     def _watch_jobs(self) -> None:
         """Claim jobs, whenever there is room and somebody rings or the time of one has come."""
@@ -470,7 +510,9 @@ class Worker:
             for _ in range(room - len(claimed)):
                 self._free.release()
         for job in claimed:
-            self._places.submit(self._work, job)
+            # Without a thread for it now, it is begun by the next one, or given back by the heartbeat.
+            with contextlib.suppress(RuntimeError):
+                self._places.submit(self._work, job)
         return pause
 
     def _work(self, job: Job) -> None:

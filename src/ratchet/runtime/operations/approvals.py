@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 from ratchet.ledger.projects import projects_of_runs
-from ratchet.ledger.questions import Approval, ApprovalStatus, get_approval, list_approvals
+from ratchet.ledger.questions import ANSWER_SCHEMA, Approval, ApprovalStatus, get_approval, list_approvals
 from ratchet.operations import Listing, McpTool, Param, Window, number_of, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.runs import RunFilter
@@ -23,6 +24,15 @@ By = Annotated[
         shortest=1,
         longest=200,
         outside="who decides, if not the caller as the ledger calls it",
+    ),
+]
+Answer = Annotated[
+    Any,
+    Param(
+        "The answer as JSON, where more is asked for than yes or no; a plain text counts as one.",
+        metavar="JSON",
+        read="ratchet.runtime.operations.approvals:read_answer",
+        outside="the answer, where more is asked for than yes or no (`answer_schema` in its data)",
     ),
 ]
 # Who decides is known where a model asks: the record must not rest on what it says.
@@ -62,6 +72,14 @@ def list_(
     return window.without(found, lambda each: projects.get(each.run_id or 0) in hidden)
 
 
+def read_answer(_call: object, text: str) -> Any:
+    """What a person has typed, as JSON; a text that is none stands for itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _of_data(key: str) -> object:
     def read(approval: Approval) -> object:
         return (approval.data.get(key) or None) if isinstance(approval.data, dict) else None
@@ -87,9 +105,11 @@ def _verdicts(approval: Approval) -> str | None:
         "attempt": "attempt_id",
         "subject": "subject",
         "question": "question",
+        "asks for": _of_data(ANSWER_SCHEMA),
         "asked": "created_at",
         "decided": "decided_at",
         "by": "decided_by",
+        "answer": lambda approval: approval.answer,
         "comment": "comment",
         "verdicts": _verdicts,
         "prompt": _of_data("prompt"),
@@ -112,15 +132,18 @@ def show(call: Call, approval_id: ApprovalNumber) -> Approval:
     examples=[
         "ratchet approval approve 4",
         'ratchet approval approve 4 --by Ada --comment "looked at the diff"',
+        """ratchet approval approve 4 --answer '{"size": 3}'""",
     ],
     done="Approval {it.id} is {it.status}",
 )
-def approve(call: Call, approval_id: ApprovalNumber, comment: Comment = None, by: By = None) -> Approval:
-    """Say yes; a run that waited for it is resumed.
+def approve(
+    call: Call, approval_id: ApprovalNumber, comment: Comment = None, by: By = None, answer: Answer = None
+) -> Approval:
+    """Say yes, or give the answer that is asked for; a run that waited for it is resumed.
 
     A decision is final. A worker (`ratchet worker` or `ratchet serve`) does what is left of the run.
     """
-    return _decide(call, approval_id, by, comment, approved=True)
+    return _decide(call, approval_id, by, comment, approved=True, answer=answer)
 
 
 @operation(
@@ -138,12 +161,26 @@ def refuse(call: Call, approval_id: ApprovalNumber, comment: Comment = None, by:
     return _decide(call, approval_id, by, comment, approved=False)
 
 
-def _decide(call: Call, approval_id: int, by: str | None, comment: str | None, *, approved: bool) -> Approval:
+def _decide(
+    call: Call,
+    approval_id: int,
+    by: str | None,
+    comment: str | None,
+    *,
+    approved: bool,
+    answer: Any = None,
+) -> Approval:
     from ratchet.runtime.runs import answer_approval
 
     with call.write() as tx:
         return answer_approval(
-            tx, call.runtime, approval_id, approved=approved, by=by or call.person, comment=comment
+            tx,
+            call.runtime,
+            approval_id,
+            approved=approved,
+            by=by or call.person,
+            comment=comment,
+            answer=answer,
         )
 
 
