@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import threading
@@ -10,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ratchet.doctor.attack import greeting
 
 SECRET = "a secret of the outside"
 
@@ -28,7 +29,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listener() -> Iterator[tuple[str, int]]:
-    with socket.create_server(("127.0.0.1", 0)) as server, _greeting(server):
+    with socket.create_server(("127.0.0.1", 0)) as server, greeting(server, SECRET):
         yield server.getsockname()
 
 
@@ -38,21 +39,5 @@ def abstract_listener() -> Iterator[str]:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("\0" + name)
         server.listen()
-        with _greeting(server):
+        with greeting(server, SECRET):
             yield name
-
-
-@contextlib.contextmanager
-def _greeting(server: socket.socket) -> Iterator[None]:
-    def greet() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                guest, _ = server.accept()
-                with guest:
-                    guest.sendall(SECRET.encode())
-
-    thread = threading.Thread(target=greet)
-    thread.start()
-    yield
-    server.shutdown(socket.SHUT_RDWR)
-    thread.join()

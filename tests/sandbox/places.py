@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def python_as(place: Callable[[], None], program: str) -> Any:
         preexec_fn=place,
         capture_output=True,
         check=False,
-        timeout=100,
+        timeout=300,
         cwd="/",
         env={},
     )
@@ -81,6 +82,13 @@ def without_user_namespaces() -> None:
     _without((), errno.EPERM, before=code)
 
 
+def without_filters() -> None:
+    """Under a kernel that has no filters of system calls."""
+    allow, refuse = seccomp._ALLOW, seccomp._ERRNO | errno.EINVAL
+    code = seccomp._when("prctl", 0, seccomp._EQUAL, (linux.PR_SET_SECCOMP,), refuse, allow)
+    _without((), errno.EINVAL, before=code)
+
+
 def without_landlock() -> None:
     """Under a kernel that has none."""
     _without(range(444, 447), errno.ENOSYS)
@@ -92,3 +100,17 @@ def _without(numbers: Iterable[int], error: int, before: bytes = b"") -> None:
         answers[number] = seccomp._ERRNO | error
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     seccomp.SeccompFilter(seccomp._opening(seccomp._KILL) + before + seccomp._table(answers)).install()
+
+
+def main() -> None:
+    """`python -m tests.sandbox.places PLACE PROGRAM …`: run any program, such as pytest, in one of these places."""
+    place, *argv = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="ratchet-place-") as directory:
+        Path(directory).chmod(0o1777)
+        home = {"HOME": directory, "TMPDIR": directory, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(argv, preexec_fn=globals()[place], env={**os.environ, **home}, check=False)
+    sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

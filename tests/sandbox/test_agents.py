@@ -20,7 +20,7 @@ def codex(tmp_path: Path, *command: str) -> Finished:
         "CODEX_HOME": str(home),
         "TMPDIR": str(home / "tmp"),
     }
-    policy = Policy(network=True, see_everything=True, writable=(home, work), environment=environment)
+    policy = Policy(network=True, see_system=True, writable=(home, work), environment=environment)
     argv = [str(codex_cli_bin.bundled_codex_path()), "sandbox", "-c", 'sandbox_mode="workspace-write"', "--"]
     return asyncio.run(run([*argv, *command], cwd=work, policy=policy, bounds=Bounds(memory_bytes=4 << 30)))
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.doctor.attack import processes_with
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
-from tests.sandbox.ways import attack, processes_with
+from tests.sandbox.ways import attack
 
 MIB = 1024 * 1024
 WALL_SECONDS, LATE_MS = 0.5, 100
@@ -101,6 +102,11 @@ def test_what_the_kernel_keeps_for_sharing_counts_as_memory(name: str, count: in
     assert done.stopped is Stopped.MEMORY
     assert done.peak_bytes > 128 * MIB
     assert not attack("node", name, count).ok
+
+
+def test_memory_that_nothing_maps_cannot_be_had_without_being_counted(way: str) -> None:
+    done = attack(way, "secret_memory", 256 * MIB, bounds=Bounds(wall_seconds=60, memory_bytes=128 * MIB))
+    assert not done.ok
 
 
 def test_cpu_time_of_children_that_the_kernel_forgets_is_counted() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.doctor.attack import HOSTILE
 from ratchet.kernel import Misuse
 from ratchet.sandbox import CannotStart, Finished, Node, Policy, run
 from tests.sandbox.conftest import SECRET
-from tests.sandbox.ways import ATTACKS, attack, unconfined
+from tests.sandbox.ways import attack, unconfined
 
 
 def shell(line: str, policy: Policy, cwd: Path) -> Finished:
@@ -57,7 +58,7 @@ def test_no_file_that_lends_its_owner_s_rights_can_be_made(way: str, tmp_path: P
 
 @pytest.mark.parametrize("everything", [False, True])
 def test_no_file_that_lends_its_owner_s_rights_is_left_behind(tmp_path: Path, everything: bool) -> None:
-    policy = Policy(writable=(tmp_path,), see_everything=everything)
+    policy = Policy(writable=(tmp_path,), see_system=everything)
     (tmp_path / "deep" / "down").mkdir(parents=True)
     done = attack("command", "special_modes", str(tmp_path / "deep" / "down"), policy=policy)
     assert done.ok
@@ -95,12 +96,12 @@ def test_no_disk_can_be_opened(way: str) -> None:
 def test_no_disk_can_be_opened_by_one_that_sees_everything() -> None:
     disks = [str(path) for path in Path("/dev").iterdir() if path.is_block_device()]
     for disk in [*disks[:2], "/dev/kmsg", "/dev/mem"]:
-        assert not attack("command", "read_device", disk, policy=Policy(see_everything=True)).ok
+        assert not attack("command", "read_device", disk, policy=Policy(see_system=True)).ok
 
 
 @pytest.mark.parametrize("everything", [False, True])
 def test_kernel_settings_cannot_be_changed(everything: bool) -> None:
-    policy = Policy(see_everything=everything)
+    policy = Policy(see_system=everything)
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory"):
         assert not attack("command", "change_kernel_setting", path, policy=policy).ok
 
@@ -129,7 +130,7 @@ def test_a_hidden_path_appears_empty(tmp_path: Path) -> None:
     hidden = (tmp_path / "keys", tmp_path / "token", tmp_path / "absent")
     for policy in (
         Policy(writable=(tmp_path,), hidden=hidden),
-        Policy(see_everything=True, readable=(tmp_path,), hidden=hidden),
+        Policy(see_system=True, readable=(tmp_path,), hidden=hidden),
     ):
         done = shell("ls keys; cat token keys/one; umount keys; ls keys", policy, tmp_path)
         assert done.stdout == b""
@@ -146,7 +147,7 @@ def test_a_protected_path_that_became_a_link_is_refused(tmp_path: Path, secret: 
 def test_one_that_sees_everything_still_writes_only_where_it_may(tmp_path: Path, secret: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    policy = Policy(see_everything=True, readable=(tmp_path,), writable=(work,))
+    policy = Policy(see_system=True, readable=(tmp_path,), writable=(work,))
     line = f"cat {secret}; echo a > file; echo b > {secret}; echo c > /etc/ratchet-test; ls /run"
     assert shell(line, policy, work).stdout.decode() == SECRET
     assert (work / "file").exists()
@@ -175,7 +176,7 @@ def test_a_node_reads_the_directories_it_is_given(secret: Path) -> None:
     policy = Policy(readable=(secret.parent,))
     assert attack("node", "read_file", str(secret), policy=policy).value == SECRET
     assert not attack("node", "write_file", str(secret), policy=policy).ok
-    assert not attack("node", "read_file", str(ATTACKS), policy=policy).ok
+    assert not attack("node", "read_file", str(HOSTILE), policy=policy).ok
 
 
 def test_a_node_in_a_file_that_is_a_link_is_refused(tmp_path: Path, secret: Path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.doctor.attack import hostile_argv
 from ratchet.sandbox import Policy, run
 from tests.sandbox.conftest import SECRET
-from tests.sandbox.ways import attack, python_call, unconfined
+from tests.sandbox.ways import attack, unconfined
 
 REFUSALS = ("PermissionError", "ConnectionRefusedError", "OSError", "FileNotFoundError")
 
@@ -59,6 +60,6 @@ server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname())
 print(server.accept()[0].fileno() > 0)
 """
-    python = python_call("", "null")[0]
+    python = hostile_argv("", "null")[0]
     done = asyncio.run(run([python, "-I", "-c", program], cwd=Path("/tmp")))
     assert done.stdout == b"True\n"

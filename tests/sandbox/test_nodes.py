@@ -217,7 +217,7 @@ def test_a_large_scratch_file_is_bounded_by_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(network=True), Policy(writable=(Path("/tmp"),)), Policy(see_everything=True)]
+    "policy", [Policy(network=True), Policy(writable=(Path("/tmp"),)), Policy(see_system=True)]
 )
 def test_rights_that_no_node_has_are_misuse(policy: Policy) -> None:
     with pytest.raises(Misuse, match="a node has no network"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.doctor.attack import HOSTILE
 from ratchet.sandbox import Policy
 from tests.sandbox.conftest import SECRET
 from tests.sandbox.places import (
@@ -21,7 +23,7 @@ from tests.sandbox.places import (
     without_namespaces,
     without_user_namespaces,
 )
-from tests.sandbox.ways import ATTACKS, attack
+from tests.sandbox.ways import attack
 
 PROGRAM = """
 import asyncio, json
@@ -36,6 +38,9 @@ print(json.dumps(asyncio.run(main())))
 
 def program(body: str) -> str:
     return PROGRAM.format(body=body.strip().replace("\n", "\n    "))
+
+
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces without them")
 
 
 def test_an_ordinary_user_gets_every_layer() -> None:
@@ -92,7 +97,7 @@ def test_without_namespaces_nodes_are_still_held(secret: Path, listener: tuple[s
     body = f"""
 ends = []
 for name, given in {attacks!r}:
-    done = await run(Node(Path({str(ATTACKS)!r}), name), stdin=json.dumps(given).encode())
+    done = await run(Node(Path({str(HOSTILE)!r}), name), stdin=json.dumps(given).encode())
     ends.append(done.ok and done.value)
 late = await run(Node("def run(_):\\n    while True: pass"), bounds=Bounds(wall_seconds=0.3))
 fine = await run(Node("def run(x):\\n    return x"), stdin=b"5")
@@ -132,23 +137,22 @@ def test_a_node_changes_nothing_of_a_file_that_is_not_its_own(
     body = f"""
 given = json.dumps({paths!r}).encode()
 import sys
-sys.path.insert(0, {str(ATTACKS.parent)!r})
-import attacks
-outside = attacks.touch_foreign({[str(own_file)]!r})
-done = await run(Node(Path({str(ATTACKS)!r}), "touch_foreign"), stdin=given)
+sys.path.insert(0, {str(HOSTILE.parent)!r})
+import hostile
+outside = hostile.touch_foreign({[str(own_file)]!r})
+done = await run(Node(Path({str(HOSTILE)!r}), "touch_foreign"), stdin=given)
 return [[each.split()[0] for each in outside][:3], done.value, done.problem]
 """
     assert python_as(place, program(body)) == [["chmod", "fchmod", "utime"], [], None]
 
 
+@ONLY_ROOT
 def test_root_without_user_namespaces_runs_commands_that_change_nothing(own_file: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root makes namespaces without them")
     paths = ["/dev/null", "/dev/full", os.__file__, str(own_file)]
     body = f"""
 import sys
-line = "import attacks; print(attacks.touch_foreign({paths!r}))"
-shown = (Path({str(ATTACKS.parent)!r}), Path({str(own_file.parent)!r}))
+line = "import hostile; print(hostile.touch_foreign({paths!r}))"
+shown = (Path({str(HOSTILE.parent)!r}), Path({str(own_file.parent)!r}))
 policy = Policy(readable=shown, environment={{"PYTHONPATH": str(shown[0])}})
 done = await run([sys.executable, "-S", "-c", line], cwd=ROOT, policy=policy)
 return [done.stdout.decode(), done.stderr.decode(), Layer.USER in done.layers]
@@ -164,7 +168,7 @@ def test_a_node_with_scratch_changes_only_what_lies_in_it(secret: Path) -> None:
 
 @pytest.mark.parametrize("everything", [False, True])
 def test_a_command_changes_nothing_of_a_file_that_is_not_its_own(secret: Path, everything: bool) -> None:
-    policy = Policy(readable=(secret.parent,), see_everything=everything)
+    policy = Policy(readable=(secret.parent,), see_system=everything)
     paths = ["/dev/null", "/dev/full", "/dev/tty", os.__file__, str(secret)]
     assert attack("command", "touch_foreign", paths, policy=policy).value == []
 
@@ -212,8 +216,8 @@ def test_a_command_cannot_pretend_to_have_been_cancelled(place: Callable[[], Non
     """Landlock keeps it from signalling the first process of its sandbox, where that is new enough."""
     body = f"""
 import signal, sys
-call = "import attacks; attacks.signal_first(int(__import__('sys').argv[1]))"
-policy = Policy(readable=(Path({str(ATTACKS.parent)!r}),), environment={{"PYTHONPATH": {str(ATTACKS.parent)!r}}})
+call = "import hostile; hostile.signal_first(int(__import__('sys').argv[1]))"
+policy = Policy(readable=(Path({str(HOSTILE.parent)!r}),), environment={{"PYTHONPATH": {str(HOSTILE.parent)!r}}})
 ends = []
 for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD):
     line = [sys.executable, "-S", "-c", "try:\\n  " + call + "\\nexcept OSError: pass", str(int(number))]
@@ -299,3 +303,56 @@ told = {check.name: check.status == "ok" for check in sandbox_layers()}
 return all(told[f"sandbox {layer}"] == (layer in granted()) for layer in Layer)
 """
     assert python_as(place, program(body)) is True  # type: ignore[arg-type]
+
+
+IN_FLIGHT = """
+import sys, time
+begun = asyncio.Event()
+call = "import hostile; hostile.send_descriptors(60)"
+shown = Path({directory!r})
+policy = Policy(readable=(shown,), environment={{"PYTHONPATH": str(shown)}}, **{floor})
+line = [sys.executable, "-S", "-c", call]
+running = asyncio.create_task(run(line, cwd=ROOT, policy=policy, overhear=lambda _said: begun.set()))
+await asyncio.wait_for(begun.wait(), 60)
+began = time.monotonic()
+node = await run(Node("def run(x):\\n    return x"), stdin=b"5")
+command = await run(["true"], cwd=ROOT, policy=Policy(**{floor}))
+took = time.monotonic() - began
+running.cancel()
+await asyncio.wait([running])
+return [node.value, command.exit_code, took < 20]
+"""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [as_here, ordinary_user, ordinary_user_without_namespaces, without_namespaces, without_user_namespaces],
+)
+def test_descriptors_on_their_way_keep_no_other_sandbox_from_starting(place: Callable[[], None]) -> None:
+    """The kernel counts those of a user together, and Ratchet itself sends some to start a sandbox."""
+
+    def with_few() -> None:
+        place()
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+
+    floor = '{"floor": frozenset()}'
+    body = IN_FLIGHT.format(directory=str(HOSTILE.parent), floor=floor)
+    assert python_as(with_few, program(body)) == [5, 0, True]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [as_here, ordinary_user, pytest.param(without_user_namespaces, marks=ONLY_ROOT)],
+)
+def test_a_command_leaves_most_of_what_its_user_may_watch_files_with(place: Callable[[], None]) -> None:
+    body = f"""
+import sys
+call = "import hostile; print(hostile.watch_files(None))"
+policy = Policy(readable=(Path({str(HOSTILE.parent)!r}),), environment={{"PYTHONPATH": {str(HOSTILE.parent)!r}}})
+done = await run([sys.executable, "-S", "-c", call], cwd=ROOT, policy=policy)
+return [int(done.stdout or 0), Layer.USER in done.layers]
+"""
+    most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    count, has_users = python_as(place, program(body))
+    assert (0 < count <= most // 8) if has_users else count == 0

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.doctor.attack import HOSTILE, hostile_argv, processes_with
 from ratchet.sandbox import Bounds, Broken, Finished, Node, Policy, Stopped, run
-from tests.sandbox.ways import ATTACKS, attack, processes_with, python_call, soon, unconfined
+from tests.sandbox.ways import attack, soon, unconfined
 
 ANY_NAMESPACE = 0x10000000
 
@@ -78,7 +79,7 @@ def run(x):
 
 def test_a_daemon_does_not_outlive_its_command() -> None:
     mark = uuid.uuid4().hex
-    subprocess.run(python_call("survivor", f'"{mark}"'), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(hostile_argv("survivor", f'"{mark}"'), check=True, stdout=subprocess.DEVNULL)
     assert soon(lambda: processes_with(mark))
     for pid in processes_with(mark):
         os.kill(pid, signal.SIGKILL)
@@ -298,9 +299,9 @@ def test_usage_is_told_truthfully(way: str) -> None:
 
 
 def test_usage_counts_children_that_nobody_waited_for() -> None:
-    burn = " ".join(map(shlex.quote, python_call("burn", "0.4")))
+    burn = " ".join(map(shlex.quote, hostile_argv("burn", "0.4")))
     line = f"(setsid {burn} > /tmp/done &); until [ -s /tmp/done ]; do sleep 0.05; done"
-    policy = Policy(readable=(ATTACKS.parent,))
+    policy = Policy(readable=(HOSTILE.parent,))
     done = asyncio.run(run(["sh", "-c", line], cwd=Path("/"), policy=policy))
     assert done.ok
     assert done.cpu_ms > 395

@@ -42,6 +42,8 @@ def look(way: str, paths: list[Path], policy: Policy, bounds: Bounds | None = No
 @pytest.fixture
 def packages() -> Iterator[Path]:
     """A directory among the packages of Python."""
+    if not os.access(sysconfig.get_paths()["purelib"], os.W_OK):
+        pytest.skip("this user cannot write among the packages of Python")
     with tempfile.TemporaryDirectory(prefix="ratchet-test-", dir=sysconfig.get_paths()["purelib"]) as place:
         (Path(place) / "kept").mkdir()
         (Path(place) / "kept" / "secret").write_text("a secret")

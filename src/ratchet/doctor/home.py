@@ -19,9 +19,10 @@ from ratchet.config.load import ports_to_try
 from ratchet.doctor.run import ProbeCheck
 from ratchet.engines.registry import EngineContext, Looked, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
-from ratchet.kernel import LedgerError
+from ratchet.kernel import Conflict, LedgerError
 from ratchet.ledger import Ledger, Transaction
-from ratchet.ledger.database import REVISIONS, current_revision, make_engine, translated
+from ratchet.ledger.database import REVISIONS, current_revision, database_now_ms, make_engine, translated
+from ratchet.ledger.files import refuse_half_restored
 from ratchet.ledger.transaction import Remembered
 from ratchet.runtime import list_processes
 from ratchet.runtime.addresses import server_addresses
@@ -37,10 +38,11 @@ def ledger(loaded: Loaded) -> list[ProbeCheck]:
     if url.path is not None and not url.path.exists():
         return [ProbeCheck("ledger", "warn", f"there is none yet at {url.path}", _MAKE)]
     try:
+        refuse_half_restored(loaded.home)
         with translated(url.reveal()), _reading(url.reveal(), url.path) as connection:
             reached = _sqlite(connection, url.path) if url.path else _postgresql(connection, str(url))
             return [*reached, *_contents(connection, loaded)]
-    except LedgerError as error:
+    except (LedgerError, Conflict) as error:
         return [ProbeCheck("ledger", "fail", str(error), error.hint)]
 
 
@@ -103,7 +105,7 @@ def _contents(connection: sa.Connection, loaded: Loaded) -> list[ProbeCheck]:
     if revision != newest:
         detail = f"schema {revision}; the next command brings it to {newest}"
         return [
-            ProbeCheck("ledger schema", "warn", detail, "make a backup first: `ratchet ledger backup FILE`")
+            ProbeCheck("ledger schema", "warn", detail, "make a backup first: `ratchet backup DIRECTORY`")
         ]
     return [ProbeCheck("ledger schema", "ok", f"schema {revision}"), _processes(connection, loaded)]
 
@@ -111,7 +113,7 @@ def _contents(connection: sa.Connection, loaded: Loaded) -> list[ProbeCheck]:
 def _processes(connection: sa.Connection, loaded: Loaded) -> ProbeCheck:
     artifacts = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts").artifacts
     found = list_processes(Transaction(connection, artifacts, Remembered(), actor="doctor", request_id=None))
-    oldest = (time.time() - loaded.settings.runtime.dead_after_seconds) * 1000
+    oldest = database_now_ms(connection) - loaded.settings.runtime.dead_after_seconds * 1000
     dead = [process for process in found if process.state == "dead" or process.beat_at < oldest]
     detail = f"{len(found) - len(dead)} alive, {len(dead)} dead"
     if not dead:

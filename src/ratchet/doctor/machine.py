@@ -26,6 +26,11 @@ _NAMESPACES = (
 _MEND = {
     "landlock": "use Linux 5.13 or newer with landlock in the kernel parameter lsm=",
     "seccomp filter": "use a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64",
+    "own user": "use Linux 5.12 or newer and file systems that can be mounted for another user, and let ordinary users "
+    "make user namespaces; or run Ratchet as an ordinary user",
+    "cgroup": "run Ratchet as a service of systemd with Delegate=yes, or as a user who lingers (`loginctl "
+    "enable-linger`); without it the memory and processes of commands are looked at, and not limited by the kernel",
+    "cgroup by systemd": "give the user's systemd the controllers memory and pids (Delegate= of user@.service)",
     "overlayfs": "load the kernel module overlay; without user namespaces it also needs root",
 }
 

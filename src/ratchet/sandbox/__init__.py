@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.sandbox._run import Running, run, start, wrapped
+    from ratchet.sandbox._run import Running, run, start, surroundings, wrapped
     from ratchet.sandbox.nursery import close
     from ratchet.sandbox.policy import (
         COMMAND_FLOOR,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Node,
         Policy,
         Stopped,
+        Warm,
         command_layers,
         granted,
     )

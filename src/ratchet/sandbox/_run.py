@@ -7,13 +7,14 @@ import json
 import os
 import signal as signals
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ratchet.kernel import Misuse
+from ratchet.sandbox.inside import rlimits
 from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
 from ratchet.sandbox.nursery import NodeKind, SandboxExchange, held_file, new_wiring, nursery
@@ -25,12 +26,14 @@ from ratchet.sandbox.policy import (
     Node,
     Policy,
     Stopped,
+    Warm,
     command_bounds,
     existing,
     hidden,
     node_bounds,
     node_layers,
     placed,
+    scope,
     spec_of,
     try_layers,
 )
@@ -38,17 +41,38 @@ from ratchet.sandbox.policy import (
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.launch import main; main()"
 
 
-def wrapped(argv: Sequence[str], *, cwd: Path, policy: Policy, bounds: Bounds | None = None) -> list[str]:
+def wrapped(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    policy: Policy,
+    bounds: Bounds | None = None,
+    begun: Path | None = None,
+) -> list[str]:
     """The same run as an argv; arguments added at its end are the command's.
 
     Any user can read an argv, so it only names the variables of `policy.environment`: whoever starts it must give it
     their values. It ends as the command ends, with 125 if that could not be run, and by SIGKILL if it was stopped.
-    The bytes of its output are not bounded, and it dies with the thread that starts it.
+    The bytes of its output are not bounded, and it dies with the thread that starts it. What it runs under is written
+    to the file `begun`, which it must not be able to write itself, for `surroundings`.
     """
+    rlimits.keep_room()
     spec = spec_of(argv, cwd, bounds or Bounds(), policy)
     named = spec._replace(argv=[], environment=None, variables=sorted(policy.environment))
-    inside = str(Path(__file__).parent)
-    return [sys.executable, "-I", "-S", "-c", _START, inside, named.to_json(), *argv]
+    inside, told = str(Path(__file__).parent), "" if begun is None else str(begun)
+    return [*scope(), sys.executable, "-I", "-S", "-c", _START, inside, named.to_json(), told, *argv]
+
+
+def surroundings(begun: Path, bounds: Bounds) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """The layers that are on for a `wrapped` run, and for each bound that was set what keeps it. Nothing of either if
+    it has not begun."""
+    try:
+        told = json.loads(begun.read_bytes())
+    except (OSError, ValueError):
+        return (), {}
+    layers = tuple(told["layers"])
+    kept = command_bounds(bounds, layers, counted=told["counted"], grouped=told["grouped"])
+    return layers, {name: by for name, by in kept.items() if name != "output_bytes"}
 
 
 LONGEST_LINE = 16 * 1024 * 1024
@@ -103,8 +127,11 @@ class Running:
         """Its end. Raises `CannotStart` or `Broken` if there was no proper run."""
         report = await self._exchange.report(self._bounds.wall_seconds + BACKSTOP_SECONDS)
         end = finished(report, self._exchange, self._layers)
-        counted = bool(report and report["counted"])
-        return replace(end, bounded_by=command_bounds(self._bounds, self._layers, counted=counted))
+        assert report is not None, "without one it has not ended"
+        counted, grouped = report["counted"], report["grouped"]
+        return replace(
+            end, bounded_by=command_bounds(self._bounds, self._layers, counted=counted, grouped=grouped)
+        )
 
     def stop(self) -> None:
         """End it now; `wait` tells what it had used."""
@@ -121,19 +148,21 @@ async def start(
     policy: Policy | None = None,
     hear: Callable[[bytes], None] | None = None,
     overhear: Callable[[bytes], None] | None = None,
+    warm: Warm | None = None,
 ) -> AsyncIterator[Running]:
     """Run a command inside the block; leaving it, however that happens, kills the whole tree.
 
     With `hear`, which must not raise, every piece of its stdout and stderr is handed to that as it comes: nothing is
     held here, and the bound on output does not apply. A run that floods it is slowed down. `overhear`, which must not
-    raise either, is only told each piece of its stderr; everything is held and bounded as without it.
+    raise either, is only told each piece of its stderr; everything is held and bounded as without it. With `warm` a
+    function is called in the place of a program.
 
     Raises `IsolationRefused` if the machine lacks a layer of the policy's floor.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()
     await try_layers()
-    spec = spec_of(argv, cwd, bounds, policy)
-    exchange = await _begin(spec.to_json().encode(), stdin, bounds, hear, overhear)
+    spec = spec_of(argv, cwd, bounds, policy, warm)
+    exchange = await _begin(spec.to_json().encode(), stdin, bounds, hear, overhear, warm)
     running = Running(exchange, bounds, spec.layers)
     try:
         yield running
@@ -147,11 +176,12 @@ async def _begin(
     bounds: Bounds,
     hear: Callable[[bytes], None] | None,
     overhear: Callable[[bytes], None] | None,
+    warm: Warm | None,
 ) -> SandboxExchange:
     wiring = await new_wiring(with_input=True)
     try:
         with held_file(description) as file:
-            await nursery().start_command([file, *wiring.theirs])
+            await nursery().start_command([file, *wiring.theirs], warm)
     except BaseException:
         wiring.close()
         raise
@@ -179,7 +209,7 @@ def finished(report: dict[str, Any] | None, exchange: SandboxExchange, layers: t
         wall_ms=report["wall_ms"],
         cpu_ms=report["cpu_ms"],
         peak_bytes=report["peak_bytes"],
-        layers=layers,
+        layers=tuple(report.get("layers", layers)),
         problem=_problem(code, stopped),
     )
 

@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ratchet.sandbox.inside import rlimits
 from ratchet.sandbox.inside.warm import COMMAND, NODES
-from ratchet.sandbox.policy import Broken, Stopped, package_directories, python_directories
+from ratchet.sandbox.policy import Broken, Stopped, Warm, package_directories, python_directories, scope
 
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 _DESCRIPTOR_PATIENCE_SECONDS, _DESCRIPTOR_PAUSE_SECONDS = 30.0, 0.01
@@ -418,19 +419,35 @@ class NodeKind(NamedTuple):
     hidden: tuple[tuple[str, str], ...] = ()
 
 
+class CommandKind(NamedTuple):
+    """What the commands of one parent have in common: the modules that it has loaded."""
+
+    path: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    prepare: str = ""
+
+
+_BARE = CommandKind()
+
+
 class Nursery:
-    """All parents: one for commands, and for each kind of nodes one per core."""
+    """All parents: one for each kind of commands, and for each kind of nodes one per core."""
 
     def __init__(self) -> None:
         # Protects what follows: a parent that died is replaced once, not by everyone who noticed.
         self._lock = threading.RLock()
-        self._commands: Parent | None = None
+        self._commands: dict[CommandKind, Parent] = {}
         self._nodes: dict[NodeKind, list[Parent]] = {}
         self._turns = itertools.count()
 
-    async def start_command(self, descriptors: Sequence[int]) -> None:
+    async def start_command(self, descriptors: Sequence[int], warm: Warm | None = None) -> None:
         """The descriptors are its description, stdin, stdout, stderr and line."""
-        await self._send(self._command_parent, COMMAND, descriptors)
+        kind = _kind_of(warm)
+        await self._send(lambda dead: self._command_parent(dead, kind), COMMAND, descriptors)
+
+    def warm_up(self, warm: Warm) -> None:
+        """Have the parent load its modules before the first command asks for it."""
+        self._command_parent(None, _kind_of(warm))
 
     async def start_node(self, order: bytes, descriptors: Sequence[int], kind: NodeKind) -> Parent:
         """The descriptors are its work, stdout, stderr and line. Returns the parent that was given the order."""
@@ -439,12 +456,10 @@ class Nursery:
     def close(self) -> None:
         """End every parent, and all that they run. The next order starts new ones."""
         with self._lock:
-            for parent in itertools.chain(*self._nodes.values()):
+            for parent in itertools.chain(*self._nodes.values(), self._commands.values()):
                 parent.close()
-            if self._commands is not None:
-                self._commands.close()
             self._nodes.clear()
-            self._commands = None
+            self._commands.clear()
 
     async def _send(
         self, parent_for: Callable[[Parent | None], Parent], order: bytes, descriptors: Sequence[int]
@@ -463,14 +478,20 @@ class Nursery:
             else:
                 return parent
 
-    def _command_parent(self, dead: Parent | None) -> Parent:
+    def _command_parent(self, dead: Parent | None, kind: CommandKind = _BARE) -> Parent:
         with self._lock:
-            if self._commands is not None and self._commands is dead:
-                self._commands.close()
-                self._commands = None
-            if self._commands is None:
-                self._commands = _start()
-            return self._commands
+            parent = self._commands.get(kind)
+            if parent is not None and parent is dead:
+                words = parent.last_words()
+                parent.close()
+                if words:
+                    del self._commands[kind]
+                    raise Broken(f"the parent of commands could not start: {words}")
+                parent = None
+            if parent is None:
+                # Should systemd end what it had started, it is not asked again.
+                parent = self._commands[kind] = _start(kind, [] if dead is not None else scope())
+            return parent
 
     def _node_parent(self, kind: NodeKind, dead: Parent | None) -> Parent:
         with self._lock:
@@ -495,11 +516,18 @@ class Nursery:
         return Parent(ours)
 
 
-def _start() -> Parent:
+def _kind_of(warm: Warm | None) -> CommandKind:
+    return _BARE if warm is None else CommandKind(warm.path, warm.modules, warm.prepare)
+
+
+def _start(kind: CommandKind, outer: Sequence[str]) -> Parent:
+    rlimits.keep_room()
+    here = str(Path(__file__).parent)
+    loaded = [] if kind is _BARE else [json.dumps(kind._asdict())]
     ours, theirs = socket_pair(socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parent), str(theirs.fileno())],
+            [*outer, sys.executable, "-I", "-S", "-c", _START, here, *loaded, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -16,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.kernel import Missing, Misuse, RatchetError
-from ratchet.sandbox.inside import names
-from ratchet.sandbox.inside.spec import CommandSpec
+from ratchet.sandbox.inside import cgroup, names
+from ratchet.sandbox.inside.spec import CommandSpec, most_tasks
 from ratchet.sandbox.inside.view import PROGRAMS, FileView
+from ratchet.sandbox.toolchain import closed_settings, tool_places
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.trials import main; main()"
 _TRIAL_SECONDS = 20.0
@@ -96,12 +99,22 @@ def _granted() -> Layers:
     command = [sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parent)]
     try:
         told = subprocess.run(
-            command, capture_output=True, check=True, timeout=_TRIAL_SECONDS, env={}, cwd="/"
+            command, capture_output=True, check=True, timeout=_TRIAL_SECONDS, env=_bus(), cwd="/"
         )
         found: dict[str, tuple[bool, str]] = json.loads(told.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return Layers(tuple(LayerTrial(layer, False, f"could not be tried: {error}") for layer in Layer))
     return Layers(tuple(LayerTrial(name, works, said) for name, (works, said) in found.items()))
+
+
+def _bus() -> dict[str, str]:
+    """The variables by which a program finds the systemd of its user."""
+    return {name: os.environ[name] for name in cgroup.BUS if name in os.environ}
+
+
+def scope() -> list[str]:
+    """What helpers of the sandbox are started with to get a cgroup, where only systemd delegates one."""
+    return cgroup.scope_argv(os.environ) if names.SCOPE in granted() else []
 
 
 _MIB = 1024 * 1024
@@ -113,9 +126,10 @@ class Bounds:
 
     `wall_seconds`, `cpu_seconds`, `memory_bytes` and `processes` hold for the whole tree, `output_bytes` for stdout and
     for stderr each, `file_bytes` for each file that is written, and `disk_bytes` for all that a command writes into its
-    writable directories. `cpus` are the numbers of those it runs on; without
-    any it runs on all. A command's tree is looked at every `look_seconds`: more seldom costs less, which counts
-    for what runs long, and lets it pass a bound by more.
+    writable directories. `shared_memory_bytes` is the size of a command's /dev/shm, as much as its memory if not given.
+    `cpus` are the numbers of those it runs on; without any it runs on all. A command's tree is looked at every
+    `look_seconds`: more seldom costs less, which counts for what runs long, and lets it pass a bound by more. While its
+    memory and its processes stay the same, looks become rarer, until they are `idle_look_seconds` apart.
     """
 
     wall_seconds: float = 60.0
@@ -125,8 +139,10 @@ class Bounds:
     output_bytes: int = _MIB
     file_bytes: int | None = 1024 * _MIB
     disk_bytes: int | None = 32 * 1024 * _MIB
+    shared_memory_bytes: int | None = None
     cpus: tuple[int, ...] = ()
     look_seconds: float = 0.025
+    idle_look_seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -137,7 +153,9 @@ class Bounds:
             "output_bytes",
             "file_bytes",
             "disk_bytes",
+            "shared_memory_bytes",
             "look_seconds",
+            "idle_look_seconds",
         ):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -206,11 +224,13 @@ class Policy:
     `readable` and `writable` come on top of the system's own programs and libraries and a private, empty /tmp. A path
     in `read_only` lies inside a writable one and is not writable all the same, such as the `.git` of a workspace; one
     in `hidden` appears empty, also where it lies among the programs and libraries. `places` shows what may be read by
-    another path than its own; what is also writable can be written there, too.
+    another path than its own; what is also writable can be written there, too. A place below what is hidden is all that
+    is seen there. `devices` are device nodes that a command may use beside those that every program needs, such as
+    /dev/nvidia0.
 
-    `see_everything` shows the whole file system, still read-only outside `writable`: it is for agent
-    CLIs, which may then also put their own sandbox around what they start. It does not show what others have in /tmp
-    and /run.
+    `see_system` is for agent CLIs, which may then also put their own sandbox around what they start: it shows all of
+    /etc but what is closed to other users, and the directories on the PATH of its environment with what belongs to the
+    programs in them. Of homes, and of all else, it sees only what the policy names.
 
     `environment` is the whole environment; nothing is inherited. A run is refused unless every layer of `floor` is on;
     `None` stands for `NODE_FLOOR` or `COMMAND_FLOOR`.
@@ -222,20 +242,36 @@ class Policy:
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     places: Mapping[Path, Path] = field(default_factory=dict)
-    see_everything: bool = False
+    devices: tuple[Path, ...] = ()
+    see_system: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     floor: frozenset[Layer] | None = None
 
     def __post_init__(self) -> None:
         placed = (*self.places, *self.places.values())
-        for path in (*self.readable, *self.writable, *self.read_only, *self.hidden, *placed):
+        for path in (*self.readable, *self.writable, *self.read_only, *self.hidden, *self.devices, *placed):
             if not path.is_absolute() or ".." in path.parts:
                 raise Misuse(f"a policy needs absolute paths without '..', not {str(path)!r}")
             if path == Path("/"):
-                raise Misuse("a policy cannot name /", hint="`see_everything` shows the whole file system")
+                raise Misuse("a policy cannot name /", hint="name the directories that it needs")
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name + value:
                 raise Misuse(f"{name!r} cannot be an environment variable")
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """Modules that a parent keeps loaded, for commands that are calls of `entry`, a function of one of them.
+
+    Such a command begins at once and shares the memory of its parent. `entry` is called with argv, once all rights are
+    given up, and ends its process as a program would. `prepare` is called in the parent before anything is forked.
+    `path` is where Python finds the modules; a policy must show them at the same place.
+    """
+
+    entry: str
+    prepare: str
+    modules: tuple[str, ...]
+    path: tuple[str, ...]
 
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -284,23 +320,34 @@ class Node:
 def command_layers(policy: Policy) -> tuple[str, ...]:
     """The layers that will be on for a command. Raises `IsolationRefused` if one of the floor is not granted."""
     left_out = frozenset({Layer.NETWORK} if policy.network else ())
-    return _layers(left_out, COMMAND_FLOOR if policy.floor is None else policy.floor)
+    floor = COMMAND_FLOOR if policy.floor is None else policy.floor
+    # Another user than root can use a device only if its node is open to all.
+    return _layers(left_out, floor, own_user=all(map(_open_to_all, policy.devices)))
+
+
+def _open_to_all(device: Path) -> bool:
+    try:
+        return device.stat().st_mode & 0o006 == 0o006
+    except OSError:
+        return False
 
 
 def node_layers(policy: Policy, *, scratch: bool) -> tuple[str, ...]:
     """The layers that will be on for a node. Raises `Misuse` for rights that no node has, and `IsolationRefused`."""
-    if policy.network or policy.writable or policy.see_everything or policy.read_only:
+    if policy.network or policy.writable or policy.see_system or policy.read_only or policy.devices:
         raise Misuse(
-            "a node has no network and writes only to its scratch",
+            "a node has no network and no devices, and writes only to its scratch",
             hint="give it readable directories only, or run a command instead",
         )
     floor = NODE_FLOOR if policy.floor is None else policy.floor
     # Landlock can show a directory and its parts, but not the one without the other.
     needs_mounts = scratch or policy.hidden or policy.places
-    return _layers(frozenset(), floor | {Layer.MOUNT} if needs_mounts else floor)
+    # Only root can show another user what is root's, and a parent of nodes is not root any more.
+    alone = not (policy.readable or policy.places)
+    return _layers(frozenset(), floor | {Layer.MOUNT} if needs_mounts else floor, own_user=alone)
 
 
-def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, ...]:
+def _layers(left_out: frozenset[Layer], floor: frozenset[Layer], *, own_user: bool = True) -> tuple[str, ...]:
     offered = granted()
     missing = floor - left_out - offered.names
     if missing:
@@ -309,23 +356,36 @@ def _layers(left_out: frozenset[Layer], floor: frozenset[Layer]) -> tuple[str, .
             hint="`ratchet doctor` says how to fix it; a lower `floor` in the policy accepts less isolation",
         )
     on = offered.names - left_out
-    return tuple(str(layer) for layer in Layer if layer in on)
+    layers = tuple(str(layer) for layer in Layer if layer in on)
+    # Needs what makes a view of files, and a user namespace in which the other user may do that.
+    if own_user and {names.OWN_USER, Layer.USER, Layer.PID, Layer.MOUNT} <= on:
+        return (*layers, names.OWN_USER)
+    return layers
 
 
 _KERNEL = "the kernel"
 _READER = "Ratchet, as it reads"
 
 
-def command_bounds(bounds: Bounds, layers: Collection[str], *, counted: bool) -> dict[str, str]:
-    """What keeps each bound of a command. `counted`: whether the kernel counts the CPU time of the tree."""
+def command_bounds(
+    bounds: Bounds, layers: Collection[str], *, counted: bool, grouped: Collection[str] = ()
+) -> dict[str, str]:
+    """What keeps each bound of a command. `counted`: whether the kernel counts the CPU time of the tree; `grouped` are
+    the bounds that a cgroup keeps or counts for."""
     looks = f"looks every {bounds.look_seconds * 1000:g} ms"
     shared = ", System V sharing" if Layer.IPC in layers else ""
     scratch = ", files in memory" if Layer.MOUNT in layers else ""
     sockets = ", sockets" if {Layer.MOUNT, Layer.NETWORK} <= set(layers) else ""
     limits = Layer.LIMITS in layers
+    counter = "a counter of the kernel" if counted else "each process"
+    in_group = {
+        "cpu_seconds": f"{looks} at the count of a cgroup",
+        "memory_bytes": f"{_KERNEL}, by a cgroup",
+        "processes": f"{looks}, and a cgroup at {most_tasks(bounds.processes)} tasks",
+    }
     kept = {
         "wall_seconds": "a clock in the sandbox",
-        "cpu_seconds": f"{looks} at {'a counter of the kernel' if counted else 'each process'}",
+        "cpu_seconds": f"{looks} at {counter}",
         "memory_bytes": f"{looks} at processes{scratch}{shared}{sockets}",
         "processes": looks,
         "output_bytes": _READER,
@@ -333,7 +393,7 @@ def command_bounds(bounds: Bounds, layers: Collection[str], *, counted: bool) ->
         "disk_bytes": f"{looks} at the free space, then at its files",
         "cpus": _KERNEL,
     }
-    return _of_those_set(bounds, kept)
+    return _of_those_set(bounds, kept | {name: in_group[name] for name in grouped})
 
 
 def node_bounds(bounds: Bounds) -> dict[str, str]:
@@ -355,7 +415,9 @@ def _of_those_set(bounds: Bounds, kept: dict[str, str]) -> dict[str, str]:
     return {name: by for name, by in kept.items() if name not in unset}
 
 
-def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> CommandSpec:
+def spec_of(
+    argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy, warm: Warm | None = None
+) -> CommandSpec:
     if not argv:
         raise Misuse("a command needs at least the name of a program")
     if any("\0" in word for word in argv):
@@ -375,22 +437,49 @@ def spec_of(argv: Sequence[str], cwd: Path, bounds: Bounds, policy: Policy) -> C
         disk_bytes=bounds.disk_bytes,
         cpus=list(bounds.cpus),
         look_seconds=bounds.look_seconds,
+        idle_look_seconds=max(bounds.look_seconds, bounds.idle_look_seconds or 0.0),
+        entry="" if warm is None else warm.entry,
     )
 
 
 def _view(policy: Policy, bounds: Bounds) -> FileView:
     roots = {str(path): path.resolve() for path in (*policy.writable, *policy.readable)}
+    readable = existing(policy.readable)
+    links: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[tuple[str, str], ...] = ()
+    if policy.see_system:
+        tools = tool_places(policy.environment.get("PATH", ""))
+        readable = tuple(dict.fromkeys((*existing(tools), *readable)))
+        # By the names that programs and the PATH have for them, too.
+        named = (*tools, *policy.readable, *policy.writable)
+        links = tuple((str(path), str(path.resolve())) for path in named if path != path.resolve())
+        secrets = closed_settings()
     return FileView(
-        everything=policy.see_everything,
+        system=policy.see_system,
         network=policy.network,
         python=python_directories(),
-        readable=existing(policy.readable),
+        readable=readable,
         writable=existing(policy.writable),
-        read_only=tuple(_below(path, roots, policy.see_everything) for path in policy.read_only),
-        hidden=hidden(policy, (*policy.readable, *policy.writable)),
+        read_only=tuple(_below(path, roots, policy.see_system) for path in policy.read_only),
+        hidden=(*secrets, *hidden(policy, (*policy.readable, *policy.writable))),
         places=placed(policy.places),
+        links=links,
+        devices=_device_nodes(policy.devices),
         scratch_bytes=bounds.memory_bytes,
+        shared_bytes=bounds.shared_memory_bytes or bounds.memory_bytes,
     )
+
+
+def _device_nodes(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Raises `Misuse` for what is no device, also for a link to one: what is shown must be what was named."""
+    for path in paths:
+        try:
+            mode = path.lstat().st_mode
+        except OSError as error:
+            raise Misuse(f"the sandbox cannot show the device {path}: {error.strerror}") from None
+        if not stat.S_ISCHR(mode):
+            raise Misuse(f"the sandbox cannot show {path} as a device: it is no character device")
+    return tuple(map(str, paths))
 
 
 def existing(paths: Sequence[Path]) -> tuple[str, ...]:
@@ -418,10 +507,10 @@ def hidden(policy: Policy, shown: Sequence[Path | str]) -> tuple[tuple[str, str]
     roots = {str(path): Path(path).resolve() for path in shown}
     found: list[tuple[str, str]] = []
     for path in policy.hidden:
-        by_others = () if policy.see_everything else _aliases(path)
+        by_others = () if policy.see_system else _aliases(path)
         found += by_others
         if not by_others or any(path.is_relative_to(each) for each in roots):
-            found.append(_below(path, roots, policy.see_everything))
+            found.append(_below(path, roots, policy.see_system))
     return tuple(dict.fromkeys(found))
 
 

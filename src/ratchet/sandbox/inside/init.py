@@ -8,20 +8,27 @@ When it ends, the kernel kills whatever is left in its pid namespace; it dies wi
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import json
 import os
+import re
 import resource
 import select
 import signal
 import stat
+import sys
 import time
-from typing import NoReturn
+import traceback
+from typing import NoReturn, TextIO, cast
 
 from . import names, view
+from .cgroup import RunGroup
 from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
-from .rights import give_up_for_command, most_tasks
-from .spec import CommandSpec
+from .rights import give_up_for_command
+from .spec import CommandSpec, most_tasks
+from .tree import Piece
 from .watch import DiskWatch, TreeWatch, count_cpu, descendants, everyone, files_below
 
 _NOT_RUN = 127
@@ -39,11 +46,61 @@ def become(spec: CommandSpec, trouble: int) -> NoReturn:
         trouble = os.dup2(trouble, 3, inheritable=False)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
         give_up_for_command(spec)
+        if spec.entry:
+            # As running a program would close it.
+            os.close(trouble)
+            _call(spec)
         os.execvpe(spec.argv[0], spec.argv, spec.environment or {})
     except OSError as error:
         os.write(trouble, f"{spec.argv[0]} cannot be run: {error.strerror}".encode(errors="replace"))
     finally:
         os._exit(_NOT_RUN)
+
+
+def _call(spec: CommandSpec) -> NoReturn:
+    """Call the function in the place of a program, and end as a program in Python ends."""
+    code = 1
+    try:
+        # As Python has them at its start.
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ.clear()
+        os.environ.update(spec.environment or {})
+        gc.enable()
+        # The parent saw other directories by the same names.
+        sys.path_importer_cache.clear()
+        sys.stdin = _stream(0, "r")
+        sys.stdout = _stream(1, "w")
+        sys.stderr = _stream(2, "w")
+        module, _, name = spec.entry.rpartition(".")
+        getattr(sys.modules[module], name)(list(spec.argv))
+        code = 0
+    except SystemExit as end:
+        code = _code_of(end)
+    except BaseException:  # noqa: BLE001 - told on stderr; a fork must never return to the code above it
+        traceback.print_exc()
+    try:
+        if (threads := sys.modules.get("threading")) is not None:
+            threads._shutdown()
+        atexit._run_exitfuncs()
+    finally:
+        os._exit(code)
+
+
+def _stream(number: int, mode: str) -> TextIO:
+    """The parent's own remember what was there before."""
+    opened = open(  # noqa: SIM115 - the stream of the process, until it ends
+        number, mode, buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+    return cast(TextIO, opened)
+
+
+def _code_of(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return (end.code or 0) & 0xFF
+    print(end.code, file=sys.stderr)
+    return 1
 
 
 STOP = signal.SIGUSR1
@@ -57,13 +114,22 @@ _EASY_LOOKS = 0.1
 _LEAST_PID_MAX = 301
 
 
-def attend(spec: CommandSpec, report: int, life: int) -> NoReturn:
-    """Be the first process. `report` takes one JSON object; `life` is closed once the launcher is gone."""
+def attend(
+    spec: CommandSpec,
+    pieces: list[Piece] | None,
+    report: int,
+    life: int,
+    group: RunGroup | None,
+    begun: int | None,
+) -> NoReturn:
+    """Be the first process, which sees `pieces` of the machine if they were cloned already. `report` takes one JSON
+    object; `life` is closed once the launcher is gone. The command is to be in `group` if there is one.
+    What it runs under is told to `begun`, a file, as soon as it runs."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if select.select([life], [], [], 0)[0]:
             os._exit(1)
-        answer = _attend(spec)
+        answer = _attend(spec, pieces, group, begun)
     except OSError as error:
         answer = {"refused": error.strerror or str(error)}
     except BaseException as error:  # noqa: BLE001 - a fork must never return to the code above it
@@ -74,13 +140,22 @@ def attend(spec: CommandSpec, report: int, life: int) -> NoReturn:
         os._exit(0)
 
 
-def _attend(spec: CommandSpec) -> dict[str, object]:
-    _prepare(spec)
+def _attend(
+    spec: CommandSpec, pieces: list[Piece] | None, group: RunGroup | None, begun: int | None
+) -> dict[str, object]:
+    _prepare(spec, pieces)
     # Kept for `sigtimedwait`. The command starts with none of them blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, STOP, *FORWARDED})
     # Before it starts: on a busy machine the command may run for a while before this process does again.
     began = time.monotonic()
-    child, counter = _start(spec)
+    child, group, counter = _start(spec, group)
+    surroundings = {
+        "counted": counter is not None,
+        "grouped": [] if group is None else group.kept,
+        "layers": [*spec.layers, *([] if group is None else [names.CGROUP])],
+    }
+    if begun is not None:
+        os.write(begun, json.dumps(surroundings).encode())
     watch = TreeWatch(
         memory_bytes=spec.memory_bytes,
         processes=spec.processes,
@@ -89,9 +164,12 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
         shared=names.IPC in spec.layers and names.MOUNT in spec.layers,
         sockets=names.NETWORK in spec.layers and names.MOUNT in spec.layers,
         counter=counter,
+        group=group,
     )
     disk = None if spec.disk_bytes is None else DiskWatch(spec.view.writable, spec.disk_bytes)
     status, stopped = _follow(spec, child, began, watch, disk)
+    if status is not None and os.WIFSIGNALED(status) and group is not None and group.out_of_memory:
+        status, stopped = None, "memory"
     ended = time.monotonic()
     _end_all(spec)
     if stopped:
@@ -100,23 +178,25 @@ def _attend(spec: CommandSpec) -> dict[str, object]:
         for top in spec.view.writable:
             _take_back_lent(top)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {
+    return surroundings | {
         "status": status,
         "stopped": stopped,
         "wall_ms": (ended - began) * 1000,
         "cpu_ms": max(used.ru_utime + used.ru_stime, watch.seen_seconds) * 1000,
         "peak_bytes": max(watch.peak_bytes, used.ru_maxrss * 1024),
-        "counted": counter is not None,
     }
 
 
-def _prepare(spec: CommandSpec) -> None:
+def _prepare(spec: CommandSpec, pieces: list[Piece] | None) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     if names.MOUNT in spec.layers:
-        view.build(spec.view)
-        with contextlib.suppress(OSError):
-            # Since Linux 6.14 each pid namespace has its own. RLIMIT_NPROC does not count what root starts.
-            _write("/proc/sys/kernel/pid_max", str(max(most_tasks(spec.processes), _LEAST_PID_MAX)))
+        view.build(spec.view, pieces)
+        if has_own_pid_max(os.uname().release):
+            with contextlib.suppress(OSError):
+                # RLIMIT_NPROC does not count what root starts.
+                _write("/proc/sys/kernel/pid_max", str(max(most_tasks(spec.processes), _LEAST_PID_MAX)))
+        if names.USER in spec.layers:
+            _share_watches()
         view.guard_kernel_settings()
     try:
         os.chdir(spec.cwd)
@@ -127,16 +207,31 @@ def _prepare(spec: CommandSpec) -> None:
         _write("/proc/self/oom_score_adj", "500")
 
 
-def _start(spec: CommandSpec) -> tuple[int, int | None]:
-    """The command's process, and the counter of its CPU time if that is bounded and can be counted."""
+def has_own_pid_max(release: str) -> bool:
+    """Whether each pid namespace has a `pid_max` of its own in this version of Linux: elsewhere it is the machine's."""
+    numbers = re.findall(r"\d+", release)[:2]
+    return tuple(map(int, numbers)) >= (6, 14)
+
+
+def _share_watches() -> None:
+    """Leave most of what its user may watch files with to others. Each user namespace can have limits of its own."""
+    for kind, part in (("instances", 8), ("watches", 4)):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/sys/fs/inotify/max_user_{kind}") as file:
+            _write(f"/proc/sys/user/max_inotify_{kind}", str(max(int(file.read()) // part, 1)))
+
+
+def _start(spec: CommandSpec, group: RunGroup | None) -> tuple[int, RunGroup | None, int | None]:
+    """The command's process, the cgroup that it is in, and the counter of its CPU time if that is bounded, can be
+    counted, and is not counted by the cgroup."""
     hear, tell = os.pipe()
     wait, go = os.pipe()
-    child = os.fork()
+    child, joined = (os.fork(), False) if group is None else group.fork(runs_python=bool(spec.entry))
     if child == 0:
         os.close(go)
         os.read(wait, 1)
         become(spec, tell)
-    counter = None if spec.cpu_seconds is None else count_cpu(child)
+    group = group if joined else None
+    counter = None if spec.cpu_seconds is None or joined else count_cpu(child)
     os.close(tell)
     os.close(wait)
     os.close(go)
@@ -151,7 +246,7 @@ def _start(spec: CommandSpec) -> tuple[int, int | None]:
         trouble = file.read()
     if trouble:
         raise OSError(0, trouble.decode(errors="replace"))
-    return child, counter
+    return child, group, counter
 
 
 def _follow(
@@ -162,6 +257,7 @@ def _follow(
     next_look = began + _FIRST_LOOKS
     easy = spec.memory_bytes is None and spec.cpu_seconds is None
     later = max(spec.look_seconds, _EASY_LOOKS) if easy else spec.look_seconds
+    pause = later
     while True:
         wait = max(0.0, min(deadline, next_look) - time.monotonic())
         woken = signal.sigtimedwait({signal.SIGCHLD, STOP, *FORWARDED}, wait)
@@ -179,7 +275,8 @@ def _follow(
             passed = watch.look(_living(spec)) or (disk and disk.look())
             if passed:
                 return None, passed
-            next_look = time.monotonic() + (_FIRST_LOOKS if now - began < _FIRST_SECONDS else later)
+            pause = max(later, min(2 * pause, spec.idle_look_seconds)) if watch.is_quiet else later
+            next_look = time.monotonic() + (_FIRST_LOOKS if now - began < _FIRST_SECONDS else pause)
 
 
 def _is_from_launcher(woken: signal.struct_siginfo, spec: CommandSpec) -> bool:

@@ -9,42 +9,87 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from . import names, namespaces
+from . import cgroup, names, namespaces, own_user, view
 from .init import FORWARDED, STOP, attend
 from .linux import PR_SET_PDEATHSIG, drop_capabilities, forgo_capabilities, prctl
 from .spec import CommandSpec
+from .tree import Piece
 
 # A signal is lost if one of its kind waits already, so it is sent until the first process has heard it.
 _AGAIN_MS, _TIMES = 50, 10
 _REFUSED = 125
+_TO_TELL = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def launch(spec: CommandSpec, line: int | None = None) -> dict[str, Any] | None:
+def launch(
+    spec: CommandSpec,
+    line: int | None = None,
+    delegation: cgroup.Delegation | None = None,
+    begun: int | None = None,
+) -> dict[str, Any] | None:
     """Run `spec` with stdin, stdout and stderr of this process, which lets go of them.
 
-    Anything that comes over `line`, its end included, stops the command. Returns the report of the first process, or
-    `None` if that was killed.
+    Anything that comes over `line`, its end included, stops the command. It gets a cgroup of its own if there is a
+    `delegation`. What it runs under is told to the file `begun`, and in the report of the first process, which this
+    returns, or `None` if that was killed.
     """
     life, ours = os.pipe()
     hear, report = os.pipe()
+    group = _group(spec, delegation)
     try:
+        spec, pieces = _as_own_user(spec)
         namespaces.enter(spec.layers)
         if names.CAPABILITIES in spec.layers:
             forgo_capabilities()
     except OSError as error:
+        if group is not None:
+            group.remove()
         return {"refused": error.strerror}
     first = os.fork()
     if first == 0:
         os.close(ours)
-        attend(spec, report, life)
+        attend(spec, pieces, report, life, group, begun)
     os.close(life)
     os.close(report)
+    for piece in pieces or ():
+        os.close(piece.tree)
     for number in FORWARDED:
         signal.signal(number, lambda caught, _frame: os.kill(first, caught))
     _let_go(spec)
     said = _listen(first, hear, line)
     os.waitpid(first, 0)
+    if group is not None:
+        group.remove()
     return json.loads(said) if said else None
+
+
+def _group(spec: CommandSpec, delegation: cgroup.Delegation | None) -> cgroup.RunGroup | None:
+    """The cgroup of this run, while its own user can still make one. Without it the tree is looked at all the same."""
+    if delegation is None:
+        return None
+    try:
+        return cgroup.RunGroup(delegation, spec)
+    except OSError:
+        return None
+
+
+def _as_own_user(spec: CommandSpec) -> tuple[CommandSpec, list[Piece] | None]:
+    """Become the sandbox's own user if there is to be one, with what is to be seen cloned while root still can. A file
+    system that cannot be mounted for that user leaves it to root."""
+    if names.OWN_USER not in spec.layers:
+        return spec, None
+    number = own_user.own_number()
+    try:
+        users = own_user.mapping(number)
+        pieces = view.pieces_of(spec.view, users)
+    except OSError:
+        return spec._replace(layers=[each for each in spec.layers if each != names.OWN_USER]), None
+    os.close(users)
+    if names.NETWORK in spec.layers:
+        # Needed for it, and Python itself may lie where the other user cannot read.
+        import socket  # noqa: F401
+    own_user.become(number, (0, 1, 2))
+    return spec, pieces
 
 
 def _let_go(spec: CommandSpec) -> None:
@@ -81,12 +126,15 @@ def _listen(first: int, hear: int, line: int | None) -> bytes:
 
 
 def main() -> NoReturn:
-    """Started as a program, with a description and an argv. Ends as the command ended, with 125 if it was refused."""
+    """Started as a program, with a description, a file to tell what it runs under, and an argv. Ends as the command
+    ended, with 125 if it was refused."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     spec = CommandSpec.from_json(sys.argv[2])
     given = {name: os.environ[name] for name in spec.variables if name in os.environ}
     errors = os.dup(2)
-    told = launch(spec._replace(argv=sys.argv[3:], environment=given))
+    begun = os.open(sys.argv[3], _TO_TELL, 0o600) if sys.argv[3] else None
+    whole = spec._replace(argv=sys.argv[4:], environment=given)
+    told = launch(whole, delegation=cgroup.prepare(), begun=begun)
     if told is None or "refused" in told:
         reason = told["refused"] if told else "its first process was killed"
         os.write(errors, f"ratchet sandbox: {reason}\n".encode(errors="replace"))

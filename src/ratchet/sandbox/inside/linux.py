@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from collections.abc import Callable
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -12,13 +13,15 @@ CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 1 << 14, 1 << 18
 MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
+_ATTR_IDMAP = 0x00100000
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 22, 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 # These have the same number on every architecture.
-_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_OPEN_TREE, _MOVE_MOUNT, _CLONE3, _OPENAT2, _MOUNT_SETATTR = 428, 429, 435, 437, 442
+_CLONE_INTO_CGROUP = 0x200000000
 _OPEN_TREE_CLONE, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, 0x1000, 0x8000
 _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 0x4, 0x40
 _RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x04, 0x10
@@ -103,11 +106,25 @@ def restrict_tree(tree: int, attributes: int, *, below: bool = True) -> None:
     called(system_call(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(words), 32), "mount_setattr")
 
 
+def map_tree(tree: int, users: int) -> None:
+    """Let the files of a tree, and of all that is mounted below it, belong to whom the user namespace `users` says."""
+    words = (ctypes.c_uint64 * 4)(_ATTR_IDMAP, 0, 0, users)
+    flags = _AT_EMPTY_PATH | _AT_RECURSIVE
+    called(system_call(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(words), 32), "mount_setattr")
+
+
 def open_below(root: int, path: str, *, symlinks: bool = True) -> int:
     """An O_PATH descriptor of `path`, looked up as if `root` were the root directory."""
     resolve = _RESOLVE_IN_ROOT | (0 if symlinks else _RESOLVE_NO_SYMLINKS)
     how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, resolve)
     return called(system_call(_OPENAT2, root, os.fsencode(path), ctypes.byref(how), 24), f"open {path}")
+
+
+def fork_into(cgroup: int) -> int:
+    """Fork a process that has one thread, the child being in the cgroup `cgroup` from the start. To move it there later
+    has the whole machine wait for milliseconds."""
+    words = (ctypes.c_uint64 * 11)(_CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, cgroup)
+    return called(system_call(_CLONE3, ctypes.byref(words), ctypes.sizeof(words)), "clone3")
 
 
 def forgo_capabilities() -> None:

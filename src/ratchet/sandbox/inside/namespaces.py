@@ -21,6 +21,7 @@ from .linux import (
     libc,
     unshare,
 )
+from .own_user import FIRST
 
 _FLAGS = {
     names.USER: CLONE_NEWUSER,
@@ -32,8 +33,9 @@ _FLAGS = {
 }
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _HOST = b"sandbox"
-# A user keeps the own number, so that files belong to whom they belong. Root gets an ordinary one: programs that find
-# themselves root expect rights that are not there, and a sandbox inside this one could not map it.
+# A user keeps the own number, so that files belong to whom they belong. Root, and the user in its place, gets an
+# ordinary one: programs that find themselves root expect rights that are not there, and a sandbox inside this one could
+# not map it.
 _INSTEAD_OF_ROOT = 1000
 
 
@@ -51,12 +53,16 @@ def enter(layers: list[str]) -> None:
         unshare(flags)
     if flags & CLONE_NEWUSER:
         _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{uid or _INSTEAD_OF_ROOT} {uid} 1")
-        _write("/proc/self/gid_map", f"{gid or _INSTEAD_OF_ROOT} {gid} 1")
+        _write("/proc/self/uid_map", f"{_inside(uid)} {uid} 1")
+        _write("/proc/self/gid_map", f"{_inside(gid)} {gid} 1")
     if flags & CLONE_NEWNET:
         _raise_loopback()
     if flags & CLONE_NEWUTS:
         libc.sethostname(_HOST, len(_HOST))
+
+
+def _inside(number: int) -> int:
+    return _INSTEAD_OF_ROOT if number == 0 or number >= FIRST else number
 
 
 def _raise_loopback() -> None:

@@ -154,6 +154,7 @@ def _furnish(surroundings: NodeSurroundings, work: Work) -> Prepared | None:
         hidden=surroundings.hidden,
         places=work.places,
         scratch_bytes=work.memory_bytes if work.scratch else 0,
+        shared_bytes=work.memory_bytes if work.scratch else 0,
     )
     if names.MOUNT in layers:
         if own.readable or own.places:

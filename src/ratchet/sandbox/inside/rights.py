@@ -7,13 +7,8 @@ from collections.abc import Container
 
 from . import landlock, names, rlimits, seccomp
 from .linux import PR_SET_NO_NEW_PRIVS, Prepared, drop_capabilities, prctl
-from .spec import CommandSpec
+from .spec import CommandSpec, most_tasks
 from .view import SCRATCH, FileView
-
-
-def most_tasks(processes: int) -> int:
-    """Threads count as well, and processes are watched one by one: this only stops a flood between two looks."""
-    return 8 * processes + 64
 
 
 def give_up_for_command(spec: CommandSpec) -> None:
@@ -35,13 +30,15 @@ def give_up_for_command(spec: CommandSpec) -> None:
             # A process under rules for files cannot mount, so there are none for one that makes sandboxes itself.
             files=not spec.nested,
             readable=_readable(spec.layers, spec.view),
-            writable=(*spec.view.writable, *private),
+            writable=(*spec.view.writable, *spec.view.devices, *private),
             network=internet,
         )
     if names.SECCOMP in spec.layers:
         bound = bool(spec.cpus)
-        sharing = names.IPC in spec.layers
-        seccomp.command_filter(nested=spec.nested, internet=internet, bound=bound, sharing=sharing).install()
+        sharing, watching = names.IPC in spec.layers, names.USER in spec.layers
+        seccomp.command_filter(
+            nested=spec.nested, internet=internet, bound=bound, sharing=sharing, watching=watching
+        ).install()
 
 
 def node_restriction(layers: Container[str], view: FileView, *, scratch: bool) -> Prepared | None:

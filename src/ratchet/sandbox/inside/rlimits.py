@@ -5,7 +5,22 @@ from __future__ import annotations
 import math
 import resource
 
-OPEN_FILES = 4096
+_OPEN_FILES = 4096
+
+
+def open_files() -> int:
+    """How many a run may have open. The kernel adds up the descriptors of a user that were sent and not yet received,
+    and lets none send more whose own limit they pass: `keep_room` keeps ours well above that of any run."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard // 2)
+
+
+def keep_room() -> None:
+    """Let this process have and send more descriptors than all runs together can keep on their way."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def limit(
@@ -19,7 +34,7 @@ def limit(
     """Lower the limits of this process and of all it starts. A limit is never raised."""
     limit_always()
     limit_run(
-        open_files=OPEN_FILES, cpu_seconds=cpu_seconds, file_bytes=file_bytes, address_bytes=address_bytes
+        open_files=open_files(), cpu_seconds=cpu_seconds, file_bytes=file_bytes, address_bytes=address_bytes
     )
     if data_bytes is not None:
         _lower(resource.RLIMIT_DATA, data_bytes)

@@ -100,6 +100,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "gettimeofday": (96, 169),
     "getuid": (102, 174),
     "init_module": (175, 105),
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
@@ -119,6 +121,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "madvise": (28, 233),
     "membarrier": (324, 283),
     "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
     "mincore": (27, 232),
     "mkdir": (83, None),
     "mkdirat": (258, 34),
@@ -302,7 +305,7 @@ mremap msync munlock munmap nanosleep newfstatat open openat pause pipe pipe2 po
 preadv2 pselect6 pwrite64 pwritev pwritev2 read readlink readlinkat readv recvfrom recvmsg
 rename renameat renameat2 restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask
 rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_getaffinity sched_getparam sched_getscheduler
-sched_yield select sendfile sendmsg sendto set_robust_list set_tid_address setitimer
+sched_yield select sendfile sendto set_robust_list set_tid_address setitimer
 setrlimit setsockopt shutdown sigaltstack socketpair stat statfs statx symlink symlinkat sync_file_range
 sysinfo time timer_create timer_delete timer_gettime timer_settime timerfd_create timerfd_gettime
 timerfd_settime times truncate umask uname unlink unlinkat utimensat wait4 waitid write writev
@@ -367,9 +370,12 @@ def node_filter(own_pid: int, *, writes: bool, guards_truncation: bool = True) -
 
 
 @cache
-def command_filter(*, nested: bool, internet: bool, bound: bool, sharing: bool) -> SeccompFilter:
+def command_filter(
+    *, nested: bool, internet: bool, bound: bool, sharing: bool, watching: bool
+) -> SeccompFilter:
     """Everything but what is dangerous. `nested`: may make sandboxes of its own. `internet`: may use IP sockets.
-    `bound`: must stay on the CPUs that it was given. `sharing`: may use System V memory, messages and semaphores."""
+    `bound`: must stay on the CPUs that it was given. `sharing`: may use System V memory, messages and semaphores.
+    `watching`: may watch files, of which each user can do only so much."""
     refuse, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     code = _opening(absent)
     # Some families, AF_VSOCK among them, know no network namespaces.
@@ -387,10 +393,15 @@ def command_filter(*, nested: bool, internet: bool, bound: bool, sharing: bool) 
     if not sharing:
         for number in _numbers("shmget semget msgget mq_open"):
             answers[number] = absent
+    if not watching:
+        for number in _numbers("inotify_init inotify_init1"):
+            answers[number] = absent
+    # Memory that no process has mapped is not seen by the watch, and this kind never leaves the machine's memory.
+    for number in _numbers("memfd_secret"):
+        answers[number] = absent
     if not nested:
         code += _when("clone", 0, _ANY_BIT, (_CLONE_ANY_NAMESPACE,), refuse, _ALLOW)
-        # A filter can read neither the flags of `clone3` nor the mode of `openat2`, and memory that no process has
-        # mapped is not seen by the watch.
+        # A filter can read neither the flags of `clone3` nor the mode of `openat2`.
         for number in _numbers("clone3 memfd_create openat2"):
             answers[number] = absent
     return SeccompFilter(code + _table(answers))

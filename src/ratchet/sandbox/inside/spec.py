@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 from .view import FileView
 
 
+def most_tasks(processes: int) -> int:
+    """Threads count as well, and processes are watched one by one: this only stops a flood between two looks."""
+    return 8 * processes + 64
+
+
 class CommandSpec(NamedTuple):
-    """`environment` is `None` where argv is public: then the launcher itself was given the `variables`, by name."""
+    """`environment` is `None` where argv is public: then the launcher itself was given the `variables`, by name.
+
+    With an `entry`, the dotted name of a function that the warm parent has loaded, that is called with argv in the
+    place of a program.
+    """
 
     argv: list[str]
     cwd: str
@@ -25,11 +34,13 @@ class CommandSpec(NamedTuple):
     disk_bytes: int | None
     cpus: list[int]
     look_seconds: float
+    idle_look_seconds: float = 0.0
+    entry: str = ""
 
     @property
     def nested(self) -> bool:
         """Whether the command may put sandboxes of its own inside this one."""
-        return self.view.everything
+        return self.view.system
 
     def to_json(self) -> str:
         return json.dumps(self._asdict() | {"view": self.view._asdict()})

@@ -15,7 +15,7 @@ import select
 import signal
 from typing import NamedTuple
 
-from . import names, namespaces, rlimits, seccomp, view
+from . import names, namespaces, own_user, rlimits, seccomp, view
 from .linux import (
     CLONE_NEWNS,
     PR_SET_NO_NEW_PRIVS,
@@ -26,6 +26,7 @@ from .linux import (
     unshare,
 )
 from .rights import node_filter, node_restriction
+from .tree import Piece
 
 # The number of the descriptor by which a node answers.
 ANSWER = 3
@@ -82,6 +83,8 @@ class NodeSurroundings:
 def enter(settings: NodeSettings) -> NodeSurroundings:
     """Stand where the nodes will stand, with what they need."""
     layers = frozenset(settings.layers)
+    common = view.FileView(processes=False, python=tuple(settings.python), hidden=tuple(settings.hidden))
+    pieces = _as_own_user(common) if names.OWN_USER in layers else None
     namespaces.enter(settings.layers)
     if names.CAPABILITIES in layers:
         forgo_capabilities()
@@ -90,10 +93,9 @@ def enter(settings: NodeSettings) -> NodeSurroundings:
     own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
     whole_machine = os.open("/proc/self/ns/mnt", os.O_RDONLY)
     address_bytes = _address_bytes()
-    common = view.FileView(processes=False, python=tuple(settings.python), hidden=tuple(settings.hidden))
     if names.MOUNT in layers:
         unshare(CLONE_NEWNS)
-        view.build(common)
+        view.build(common, pieces)
     os.chdir(view.SCRATCH[0] if names.MOUNT in layers else "/")
     rlimits.limit_always()
     prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -102,7 +104,7 @@ def enter(settings: NodeSettings) -> NodeSurroundings:
         python=common.python,
         hidden=common.hidden,
         address_bytes=address_bytes,
-        open_files=rlimits.OPEN_FILES,
+        open_files=rlimits.open_files(),
         most_descriptors=os.sysconf("SC_OPEN_MAX"),
         filter=node_filter(layers, 1, scratch=False),
         scratch_filter=node_filter(layers, 1, scratch=True),
@@ -123,6 +125,16 @@ def set_apart(descriptor: int) -> int:
             os.dup2(nothing, number)
             os.close(nothing)
     return moved
+
+
+def _as_own_user(common: view.FileView) -> list[Piece]:
+    """Become a user of the nodes' own, with what all of them see cloned while root still can."""
+    number = own_user.own_number()
+    users = own_user.mapping(number)
+    pieces = view.pieces_of(common, users)
+    os.close(users)
+    own_user.become(number)
+    return pieces
 
 
 def _become_first() -> None:

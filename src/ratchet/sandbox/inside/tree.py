@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .linux import (
@@ -28,6 +29,8 @@ from .linux import (
     pivot_root,
     restrict_tree,
 )
+
+_BYTES_FOR_A_PLACE = 4096
 
 
 class Piece(NamedTuple):
@@ -88,15 +91,21 @@ def make_read_only(root: int, path: str) -> None:
     os.close(target)
 
 
-def hide(root: int, path: str) -> None:
-    """Let `path`, if it is there, appear empty. Raises `OSError` if it leads over a link."""
+def hide(root: int, path: str, shown: Sequence[Piece] = ()) -> None:
+    """Let `path`, if it is there, appear empty but for the pieces that are `shown` below. Raises `OSError` if it leads
+    over a link."""
     try:
         target = open_below(root, path, symlinks=False)
-    except FileNotFoundError:
-        return
+    except (FileNotFoundError, PermissionError):
+        return  # it is not there, or this user cannot come near it
     if stat.S_ISDIR(os.fstat(target).st_mode):
-        flags = MS_NOSUID | MS_NODEV | MS_RDONLY
-        mount("tmpfs", f"/proc/self/fd/{target}", "tmpfs", flags, "mode=0555,size=4k")
+        flags = MS_NOSUID | MS_NODEV | (0 if shown else MS_RDONLY)
+        options = f"mode={'0755' if shown else '0555'},size={_BYTES_FOR_A_PLACE * (len(shown) + 1)}"
+        mount("tmpfs", f"/proc/self/fd/{target}", "tmpfs", flags, options)
+        for piece in shown:
+            attach(root, piece)
+        if shown:
+            seal(root, path)
     else:
         # A device on a mount that knows no devices: it is there and cannot be opened.
         tree = clone_tree("/dev/null")

@@ -4,7 +4,7 @@ Prints one JSON object: for each layer whether it works, and what it said.
 """
 
 # pathlib is slow to import.
-# ruff: noqa: PTH102, PTH110, PTH123, PTH208
+# ruff: noqa: PTH102, PTH110, PTH116, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import errno
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from . import landlock, names, namespaces, rlimits, seccomp, view
+from . import cgroup, landlock, names, namespaces, own_user, rlimits, seccomp, view
 from .linux import (
     MS_PRIVATE,
     MS_REC,
@@ -25,7 +25,10 @@ from .linux import (
     mount,
     prctl,
 )
+from .tree import Piece
 
+_SCOPE_SECONDS = 10
+_HERE = os.path.dirname(os.path.realpath(__file__))
 # Kernels make some of these in every network namespace; they lead nowhere.
 _OWN_LINKS = {
     "lo",
@@ -44,6 +47,7 @@ _OWN_LINKS = {
 def main() -> None:
     """Try all of them. What is entered through a user namespace is tried directly where there is none."""
     user = _tried(partial(namespaces.enter, [names.USER]))
+    delegated, scope = _tried(_delegated), cgroup.scope_argv(os.environ)
     outer = [names.USER] if user[0] else []
     trials: dict[str, Callable[[], object]] = {
         names.PID: partial(_pid, outer),
@@ -58,7 +62,14 @@ def main() -> None:
         names.LIMITS: _limits,
         names.OVERLAY: partial(_overlay, outer),
     }
-    json.dump({names.USER: user} | {name: _tried(trial) for name, trial in trials.items()}, sys.stdout)
+    if os.geteuid() == 0:
+        trials[names.OWN_USER] = _own_user
+    tried = {names.USER: user} | {name: _tried(trial) for name, trial in trials.items()}
+    if scope and not delegated[0]:
+        tried[names.SCOPE] = _tried(partial(_in_scope, scope))
+    else:
+        tried[names.CGROUP] = delegated
+    json.dump(tried, sys.stdout)
 
 
 def _tried(trial: Callable[[], object]) -> tuple[bool, str]:
@@ -112,6 +123,26 @@ def _network(outer: list[str]) -> None:
         raise OSError(errno.EINVAL, f"a new network namespace still shows {', '.join(sorted(links))}")
 
 
+def _own_user() -> str:
+    """Python is shown to another user, who can read it and owns it."""
+    number = own_user.own_number()
+    users = own_user.mapping(number)
+    python = tuple(path for path in {sys.prefix, sys.base_prefix} if not path.startswith("/usr"))
+    pieces = view.pieces_of(view.FileView(python=python, readable=(_HERE,)), users)
+    own_user.become(number)
+    namespaces.enter([names.USER, names.PID, names.MOUNT])
+    passed, said = _tried(partial(_see_own, pieces))
+    if not passed:
+        raise OSError(errno.EINVAL, said)
+    return f"users from {number - os.getpid()} on"
+
+
+def _see_own(pieces: list[Piece]) -> None:
+    view.build(view.FileView(), pieces)
+    if os.stat(_HERE).st_uid != os.getuid():
+        raise OSError(errno.EINVAL, "what is root's does not seem its own")
+
+
 def _capabilities(outer: list[str]) -> None:
     if outer:
         namespaces.enter(outer)
@@ -121,6 +152,22 @@ def _capabilities(outer: list[str]) -> None:
         held = {line.split()[1] for line in file if line.startswith(("CapEff", "CapPrm", "CapInh", "CapAmb"))}
     if held != {"0" * 16}:
         raise OSError(errno.EINVAL, "some stay in spite of it")
+
+
+def _delegated() -> str:
+    return f"limits {', '.join(cgroup.find().controllers)}"
+
+
+def _in_scope(scope: list[str]) -> str:
+    """What systemd delegates to a program that is started so."""
+    import subprocess  # slow to import, and few machines come here
+
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from inside.cgroup import main; main()"
+    argv = [*scope, sys.executable, "-I", "-S", "-c", program, os.path.dirname(_HERE)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_SCOPE_SECONDS, check=False)
+    if done.returncode:
+        raise OSError(errno.EACCES, (done.stderr.strip() or "systemd-run failed").splitlines()[-1])
+    return f"limits {done.stdout.strip()}"
 
 
 def _no_new_privileges() -> None:

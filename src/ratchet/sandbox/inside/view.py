@@ -4,7 +4,7 @@ All that is to be seen is cloned first; then the new tree is put together from i
 """
 
 # pathlib is slow to import.
-# ruff: noqa: PTH110, PTH114, PTH115, PTH118
+# ruff: noqa: PTH110, PTH114, PTH115, PTH118, PTH119, PTH120
 from __future__ import annotations
 
 import contextlib
@@ -21,11 +21,9 @@ from .linux import (
     MS_NOSUID,
     MS_PRIVATE,
     MS_REC,
-    attach_tree,
-    clone_tree,
+    map_tree,
     mount,
     open_below,
-    restrict_tree,
 )
 
 # Covered by the new root while it is put together; any directory that is always there will do.
@@ -43,7 +41,9 @@ _SETTINGS = (
     "/etc/pki",
     "/etc/ssl",
 )
-_RESOLVER = "/etc/resolv.conf"
+_ETC, _RESOLVER = "/etc", "/etc/resolv.conf"
+# Where some systems keep what their /etc links to, and what is installed.
+_DATA = ("/var/lib/ca-certificates", "/var/lib/dpkg")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 # Root owns the kernel's settings and could write them even without its capabilities.
@@ -54,13 +54,15 @@ _BYTES_FOR_A_NAME, _LEAST_NAMES = 4096, 2048
 
 
 class FileView(NamedTuple):
-    """What is to be seen. In `read_only` and `hidden` the second part of a path must not lead over a link.
+    """What is to be seen. `system`: all of /etc, not only what every program needs.
 
-    `places` are what is to be seen by another path than its own: that path, then its own. `scratch_bytes` is for /tmp
-    and /dev/shm each, 0 for as good as nothing and `None` for no bound of our own.
+    In `read_only` and `hidden` the second part of a path must not lead over a link. `places` are what is to be seen by
+    another path than its own: that path, then its own, and are seen in what is hidden, too; `links` are further names,
+    for which there are symbolic links. `devices` may be used beside those that every program needs. `scratch_bytes` is
+    for /tmp and `shared_bytes` for /dev/shm, 0 for as good as nothing and `None` for no bound of our own.
     """
 
-    everything: bool = False
+    system: bool = False
     network: bool = False
     processes: bool = True
     python: tuple[str, ...] = ()
@@ -69,33 +71,56 @@ class FileView(NamedTuple):
     read_only: tuple[tuple[str, str], ...] = ()
     hidden: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    devices: tuple[str, ...] = ()
     scratch_bytes: int | None = 0
+    shared_bytes: int | None = 0
 
     def visible(self) -> list[str]:
         """All that may be read, for where there is no mount namespace to hide the rest."""
-        return ["/"] if self.everything else [*PROGRAMS, *_SETTINGS, "/dev", *self.python, *self.readable]
+        return ["/"] if self.system else [*PROGRAMS, *_SETTINGS, "/dev", *self.python, *self.readable]
 
 
-def build(view: FileView) -> None:
-    """Make `view` the root of this mount namespace. Its /proc needs a pid namespace of its own, too."""
-    mount("none", "/", "none", MS_REC | MS_PRIVATE)
-    # A device can be written through a mount that is read-only; only its mode and times cannot be changed then.
-    devices = [tree.cloned(f"/dev/{name}", ATTR_RDONLY | ATTR_NOSUID) for name in _DEVICES]
+def pieces_of(view: FileView, users: int | None = None) -> list[tree.Piece]:
+    """What is to be seen of the machine, cloned. With `users`, a user namespace, what is not the system's own belongs
+    to whom that says; raises `OSError` where a file system cannot be mounted so."""
     pieces = [tree.cloned(path, attributes) for path, attributes in _wanted(view)]
     pieces += [_placed(target, path, _is_below(path, view.writable)) for target, path in sorted(view.places)]
-    root = _whole_root() if view.everything else _bare_root(view)
+    if users is not None:
+        own = {*PROGRAMS, *_SETTINGS, *_DATA, _ETC, os.path.realpath(_RESOLVER)} - {
+            *view.readable,
+            *view.writable,
+        }
+        for piece in pieces:
+            if piece.target not in own:
+                map_tree(piece.tree, users)
+    return pieces
+
+
+def build(view: FileView, pieces: list[tree.Piece] | None = None) -> None:
+    """Make `view` the root of this mount namespace, from `pieces` if they were cloned before. Its /proc needs a pid
+    namespace of its own, too."""
+    mount("none", "/", "none", MS_REC | MS_PRIVATE)
+    # A device can be written through a mount that is read-only; only its mode and times cannot be changed then.
+    shown = (*(f"/dev/{name}" for name in _DEVICES), *view.devices)
+    devices = [tree.cloned(path, ATTR_RDONLY | ATTR_NOSUID) for path in shown]
+    pieces = pieces_of(view) if pieces is None else pieces
+    root = _bare_root(view)
     tree.cover(root, "/tmp", memory_options(view.scratch_bytes))
-    _furnish_devices(root, devices, memory_options(view.scratch_bytes))
+    _furnish_devices(root, devices, memory_options(view.shared_bytes))
+    covered = tuple(os.path.join(top, rest) for top, rest in view.hidden)
     for piece in pieces:
-        tree.attach(root, piece)
+        if not _is_below(piece.target, covered):
+            tree.attach(root, piece)
+    for path, target in view.links:
+        _link(root, path, target)
     for top, rest in view.read_only:
         tree.make_read_only(root, os.path.join(top, rest))
-    for top, rest in view.hidden:
-        tree.hide(root, os.path.join(top, rest))
+    for path in covered:
+        tree.hide(root, path, [piece for piece in pieces if _is_below(piece.target, (path,))])
     if view.processes:
         tree.mount_at(root, "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    if not view.everything:
-        tree.seal(root, "/")
+    tree.seal(root, "/")
     tree.become_root(root)
 
 
@@ -119,7 +144,7 @@ def guard_kernel_settings() -> None:
 
 def _wanted(view: FileView) -> list[tuple[str, int]]:
     """The paths to be seen, those higher up first, so that each lies on top of what contains it."""
-    own = (*view.python, *(() if view.everything else (*PROGRAMS, *_SETTINGS)))
+    own = (*view.python, *PROGRAMS, *((_ETC, *_DATA) if view.system else _SETTINGS))
     wanted = {path: ATTR_RDONLY for path in own if os.path.exists(path) and not os.path.islink(path)}
     if view.network and os.path.exists(_RESOLVER):
         wanted[os.path.realpath(_RESOLVER)] = ATTR_RDONLY
@@ -135,31 +160,32 @@ def _placed(target: str, path: str, writable: bool) -> tree.Piece:
     return tree.cloned(path, attributes)._replace(target=target)
 
 
+def _link(root: int, path: str, target: str) -> None:
+    """What is there already, or lies in something of the machine's own, is left as it is there."""
+    with contextlib.suppress(OSError):
+        parent = tree.made(root, os.path.dirname(path))
+        os.symlink(target, os.path.basename(path), dir_fd=parent)
+        os.close(parent)
+
+
 def _is_below(path: str, tops: tuple[str, ...]) -> bool:
     return any(path == top or path.startswith(f"{top}/") for top in tops)
 
 
-def _whole_root() -> int:
-    """The machine's own tree, read-only, without the sockets of its services."""
-    root = clone_tree("/")
-    restrict_tree(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
-    place = os.open(_BUILD, os.O_PATH | os.O_CLOEXEC)
-    attach_tree(root, place)
-    os.close(place)
-    with contextlib.suppress(FileNotFoundError):
-        os.close(open_below(root, "/run"))
-        tree.cover(root, "/run", "mode=0755,size=1m,nr_inodes=1k")
-    return root
-
-
 def _bare_root(view: FileView) -> int:
-    """An empty tree with those links of the machine's own that programs need, and an /etc that names only this user."""
+    """An empty tree with those links of the machine's own that programs need, and an /etc that names only this user,
+    unless the machine's own is shown."""
     mount("tmpfs", _BUILD, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")
     root = os.open(_BUILD, os.O_PATH | os.O_CLOEXEC)
     os.mkdir("etc", dir_fd=root)
-    for path in (*PROGRAMS, *_SETTINGS, *((_RESOLVER,) if view.network else ())):
+    if view.system:
+        tree.cover(root, "/run", "mode=0755,size=1m,nr_inodes=1k")
+    settings = () if view.system else (*_SETTINGS, *((_RESOLVER,) if view.network else ()))
+    for path in (*PROGRAMS, *settings):
         if os.path.islink(path):
             os.symlink(os.readlink(path), path.lstrip("/"), dir_fd=root)
+    if view.system:
+        return root
     uid, gid = os.getuid(), os.getgid()
     _write(root, "etc/passwd", f"user:x:{uid}:{gid}::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
     _write(root, "etc/group", f"user:x:{gid}:\nnogroup:x:65534:\n")

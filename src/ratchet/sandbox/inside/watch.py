@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from . import sockets
+from .cgroup import RunGroup
 from .linux import machine, system_call
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -22,9 +22,14 @@ _TRUSTED_LOOKS = 3
 _NAME_BYTES, _ITEM_BYTES = 1024, 64
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _COUNTER_BYTES, _COUNTER_CLOEXEC = 112, 8
+_STIR_BYTES = 4 * 1024 * 1024
 # So many hold a few megabytes at most.
 _FEW_SOCKETS = 32
 _EARLIEST_TIMES, _LATEST_TIMES, _WALK_SECONDS = 20, 100, 30.0
+_UNIX, _IPV4, _IPV6, _TCP, _UDP = 1, 2, 10, 6, 17
+_NETLINK, _DIAGNOSIS, _BY_FAMILY, _DUMP = 16, 4, 20, 0x301
+_FAILED, _DONE = 2, 3
+_HEADER, _ATTRIBUTE, _ALIGNED = struct.Struct("IHHII"), struct.Struct("HH"), 3
 
 
 def count_cpu(pid: int) -> int | None:
@@ -50,9 +55,10 @@ class TreeWatch:
         shared: bool,
         sockets: bool = False,
         counter: int | None = None,
+        group: RunGroup | None = None,
     ) -> None:
         """`scratch` are directories in memory. `shared`: what the kernel keeps for sharing is this tree's alone; so are
-        `sockets`. `counter` is a descriptor from `count_cpu`."""
+        `sockets`. `counter` is a descriptor from `count_cpu`; `group` is the cgroup of all of them."""
         self._memory_bytes = memory_bytes
         self._processes = processes
         self._cpu_seconds = cpu_seconds
@@ -62,16 +68,20 @@ class TreeWatch:
         self._socket_bytes = 0
         self._next_sockets = 0.0
         self._counter = counter
+        self._group = group
         self._trusted_looks = 0
         self._own_ticks: dict[tuple[int, str], int] = {}
         self._ended_ticks = 0
+        self._seen: tuple[int, int] = (0, 0)
         self.peak_bytes = 0
+        self.is_quiet = False
+        """Whether the last look found as many processes, with about as much memory, as the one before."""
 
     def look(self, pids: list[int]) -> str | None:
         """The bound that these processes have passed, if any."""
         if len(pids) > self._processes:
             return "processes"
-        if self._passed_memory(pids):
+        if self._passed_memory(pids) or (self._group is not None and self._group.out_of_memory):
             return "memory"
         if self._cpu_seconds is not None and self._used_seconds(pids) > self._cpu_seconds:
             return "cpu"
@@ -82,6 +92,8 @@ class TreeWatch:
         """The CPU time of every process, also of those that no process waited for: as the kernel counts it, or else as
         it was when last looked at."""
         seen = (self._ended_ticks + sum(self._own_ticks.values())) / _TICKS
+        if self._group is not None:
+            return max(seen, self._group.cpu_seconds)
         if self._counter is None:
             return seen
         return max(seen, int.from_bytes(os.read(self._counter, 8), sys.byteorder) / 1e9)
@@ -105,6 +117,9 @@ class TreeWatch:
         if self._sockets:
             scratch += self._queued_bytes()
         used = scratch + sum(map(_own_bytes, pids))
+        count, before = self._seen
+        self.is_quiet = count == len(pids) and abs(used - before) <= _STIR_BYTES
+        self._seen = len(pids), used
         if self._memory_bytes is None or used <= self._memory_bytes:
             self.peak_bytes = max(self.peak_bytes, used)
             return False
@@ -122,7 +137,7 @@ class TreeWatch:
         began = time.monotonic()
         if began >= self._next_sockets:
             with contextlib.suppress(OSError, ValueError, struct.error):
-                self._socket_bytes = sockets.queued_bytes() if sockets.count() > _FEW_SOCKETS else 0
+                self._socket_bytes = _in_sockets() if _socket_count() > _FEW_SOCKETS else 0
             ended = time.monotonic()
             self._next_sockets = ended + _EARLIEST_TIMES * (ended - began)
         return self._socket_bytes
@@ -279,3 +294,68 @@ def _system_v_bytes() -> int:
 def _read(path: str) -> str:
     with open(path) as file:
         return file.read()
+
+
+class _Question(NamedTuple):
+    """`head` bytes come before the attributes of each answer, of which one is `memory` and one may be `queue`."""
+
+    body: bytes
+    head: int
+    memory: int
+    queue: int | None
+
+
+def _internet(family: int, protocol: int) -> _Question:
+    return _Question(struct.pack("BBBBI48x", family, protocol, 1 << 6, 0, 0xFFFFFFFF), 72, 7, None)
+
+
+_QUESTIONS = (
+    _Question(struct.pack("BBHIIIII", _UNIX, 0, 0, 0xFFFFFFFF, 0, 0x30, 0, 0), 16, 5, 4),
+    *(_internet(family, protocol) for family in (_IPV4, _IPV6) for protocol in (_TCP, _UDP)),
+)
+
+
+def _socket_count() -> int:
+    """How many there are in this network namespace."""
+    with open("/proc/self/net/sockstat") as file:
+        return int(file.readline().split()[-1])
+
+
+def _in_sockets() -> int:
+    """What is on its way in all sockets of this network namespace, which is memory that no process has mapped. A kernel
+    that does not tell of a kind counts as none."""
+    return sum(map(_queued, _QUESTIONS))
+
+
+def _queued(question: _Question) -> int:
+    sent = received = 0
+    for kind, words in _attributes(question):
+        if kind == question.queue:
+            received += struct.unpack_from("I", words)[0]
+        elif kind == question.memory:
+            # To be read, to be sent, and sent: a local socket counts at its sender what the other has not read yet.
+            to_read, _, sending, _, _, to_send = struct.unpack_from("6I", words)
+            sent += sending if question.queue else to_read + to_send
+    # What the sender left behind when it was closed is only known to the receiver.
+    return max(sent, received)
+
+
+def _attributes(question: _Question) -> Iterator[tuple[int, memoryview]]:
+    import socket  # slow to import, and few commands have many sockets
+
+    with socket.socket(_NETLINK, socket.SOCK_RAW, _DIAGNOSIS) as link:
+        link.settimeout(1)
+        header = _HEADER.pack(_HEADER.size + len(question.body), _BY_FAMILY, _DUMP, 1, 0)
+        link.sendto(header + question.body, (0, 0))
+        while True:
+            answer, at = memoryview(link.recv(1 << 16)), 0
+            while at < len(answer):
+                size, kind, *_ = _HEADER.unpack_from(answer, at)
+                if kind in (_FAILED, _DONE):
+                    return
+                place, end = at + _HEADER.size + question.head, at + size
+                while place + _ATTRIBUTE.size <= end:
+                    length, name = _ATTRIBUTE.unpack_from(answer, place)
+                    yield name, answer[place + _ATTRIBUTE.size : place + length]
+                    place += max(length + _ALIGNED & ~_ALIGNED, _ATTRIBUTE.size)
+                at += max(size + _ALIGNED & ~_ALIGNED, _HEADER.size)

@@ -1,12 +1,15 @@
-"""What hostile code tries. Each returns what it got; one that is stopped raises.
+"""What hostile code tries. Each function returns what it got; one that is stopped raises.
 
-The same functions run as nodes, as commands, and with no sandbox at all, which shows that they can succeed.
+`ratchet doctor --attack` and the tests run them as nodes, as commands and as agent programs. The tests also run them
+with no sandbox at all, which shows that they can succeed. This file is run by its path: it needs the standard library
+only.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105
+# ruff: noqa: PTH101, PTH102, PTH108, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105
 import ctypes
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 
@@ -59,8 +62,12 @@ def change_kernel_setting(path: str) -> bool:
 
 def link_away(target: str) -> str:
     """Point a link of one's own at something outside, and read through it."""
-    os.symlink(target, "/tmp/link")
-    return read_file("/tmp/link")
+    link = f"/tmp/link-{os.getpid()}"
+    os.symlink(target, link)
+    try:
+        return read_file(link)
+    finally:
+        os.unlink(link)
 
 
 def walk_out(path: str) -> str:
@@ -135,6 +142,13 @@ def signal_process(pid: int) -> bool:
     return True
 
 
+def end_process(pid: int) -> bool:
+    import signal
+
+    os.kill(pid, signal.SIGTERM)
+    return True
+
+
 def signal_everyone(_: None) -> bool:
     import signal
 
@@ -198,6 +212,15 @@ def fork(count: int) -> int:
         if os.fork() == 0:
             time.sleep(60)
             os._exit(0)
+    return count
+
+
+def crowd(count: int) -> int:
+    """The same, and stay as well."""
+    import time
+
+    fork(count)
+    time.sleep(60)
     return count
 
 
@@ -275,6 +298,13 @@ def allocate_in_many(size: int) -> None:
     time.sleep(60)
 
 
+def huge_file(path: str) -> int:
+    """A file that takes no space, and all memory of whoever reads it whole."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+    os.truncate(path, 6 << 30)
+    return os.stat(path).st_size
+
+
 def fill(path: str) -> int:
     piece, total = b"x" * (1 << 20), 0
     with open(path, "wb", buffering=0) as file:
@@ -310,7 +340,7 @@ def special_modes(directory: str) -> list[str]:
         how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)
         libc.syscall(437, here, path, ctypes.byref(how), 24)
 
-    ways = {
+    ways: dict[str, Callable[[], object]] = {
         "chmod": lambda: os.chmod(new("chmod"), 0o4755),
         "chmod-group": lambda: os.chmod(new("chmod-group"), 0o2755),
         "fchmod": lambda: os.fchmod(os.open(new("fchmod"), os.O_RDONLY), 0o4755),
@@ -384,6 +414,40 @@ def lock_stdin(_: None) -> bool:
     return True
 
 
+def send_descriptors(stay: float) -> int:
+    """Put as many descriptors on their way to no one as there may be; then say so, and stay."""
+    import time
+
+    held, sent = [], 0
+    try:
+        while sent < 20_000:
+            pair = socket.socketpair()
+            held.append(pair)
+            while True:
+                try:
+                    socket.send_fds(pair[0], [b"x"], [pair[0].fileno()] * 200, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    break
+                sent += 200
+    except OSError as error:
+        if not sent:
+            raise
+        os.write(2, f"{error}\n".encode())
+    time.sleep(stay)
+    return sent
+
+
+def watch_files(_: None) -> int:
+    """As many watches as there may be, each of which takes one of the user's few."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    count = 0
+    while count < 10_000 and libc.inotify_init() >= 0:
+        count += 1
+    if not count:
+        raise OSError(ctypes.get_errno(), "inotify_init")
+    return count
+
+
 def links(directory: str) -> int:
     """As many names for one file as there may be."""
     open(f"{directory}/file", "w").close()
@@ -395,6 +459,24 @@ def links(directory: str) -> int:
     except OSError:
         pass
     return count
+
+
+def secret_memory(size: int) -> int:
+    """Memory by `memfd_secret` that is not mapped any more, of which each process may map only a little at once."""
+    import mmap
+    import time
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = libc.syscall(447, 0)
+    if number < 0:
+        raise OSError(ctypes.get_errno(), "memfd_secret")
+    os.ftruncate(number, size)
+    for at in range(0, size, 1 << 22):
+        with mmap.mmap(number, 1 << 22, offset=at) as part:
+            for page in range(0, 1 << 22, mmap.PAGESIZE):
+                part[page] = 1
+    time.sleep(5)
+    return size
 
 
 def system_v_memory(size: int) -> int:
@@ -466,7 +548,7 @@ def fill_with_files(given: list[Any]) -> int:
     if closed:
         os.chmod(f"{directory}/files", 0)
     time.sleep(60)
-    return count
+    return int(count)
 
 
 def fill_sockets(given: list[Any]) -> int:
