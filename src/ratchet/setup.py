@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from ratchet.config import Settings
-from ratchet.config.database_url import mask_text
 from ratchet.config.engine_settings import Prices
+from ratchet.config.redaction import mask_text
 from ratchet.config.sources import Key
-from ratchet.engines.agent_model import agent_model, claude_login, codex_login
 from ratchet.engines.llm.call import candidate_price
 from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import OLLAMA_HOST, keys_in, no_price, ollama_url, price_of
-from ratchet.engines.registry import EngineContext, open_engine
+from ratchet.engines.registry import EngineContext, agent_model, claude_login, codex_login, open_engine
 from ratchet.extras import find_extra, install_command
 from ratchet.kernel import Limits, Missing, Misuse, RatchetError, dollars, with_hint
 from ratchet.protocols.engine_choice import Reviewer, require_reviewer

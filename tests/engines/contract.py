@@ -242,11 +242,12 @@ class UsageContract(EngineContract):
 class EditingContract(EngineContract):
     """For an engine that edits files."""
 
-    def test_the_layers_of_its_sandbox_are_told(
+    def test_the_layers_of_its_sandbox_and_what_kept_its_bounds_are_told(
         self, subject: Subject, request_: Callable[..., Request]
     ) -> None:
-        layers = propose(subject.runs("true"), request_()).data["layers"]
-        assert {"pid namespace", "mount namespace", "no new privileges"} <= set(layers)
+        told = propose(subject.runs("true"), request_()).data
+        assert {"pid namespace", "mount namespace", "no new privileges"} <= set(told["layers"])
+        assert {"wall_seconds", "processes"} <= set(told["bounded_by"])
 
     def test_what_it_writes_is_in_the_workspace(
         self, subject: Subject, request_: Callable[..., Request], workspace: Path
@@ -290,8 +291,17 @@ class EditingContract(EngineContract):
             (Path(name) / "judge" / "answers").write_text("42")
             (Path(name) / "plain").write_text("seen")
             engine = subject.runs(f"cat {name}/plain {name}/judge/answers > seen.txt; true")
-            propose(engine, request_(hidden=(Path(name) / "judge",)))
-        assert (workspace / "seen.txt").read_text() == "seen"
+            propose(engine, request_(readable=(Path(name),), hidden=(Path(name) / "judge",)))
+            assert (workspace / "seen.txt").read_text() == "seen"
+
+    def test_it_sees_nothing_of_the_machine_s_data_that_it_was_not_given(
+        self, subject: Subject, request_: Callable[..., Request], workspace: Path
+    ) -> None:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+            (Path(name) / "plain").write_text("seen")
+            engine = subject.runs(f"cat {name}/plain /etc/shadow > seen.txt; true")
+            propose(engine, request_())
+        assert (workspace / "seen.txt").read_text() == ""
 
     def test_a_guard_is_obeyed_or_refused_but_never_ignored(
         self, subject: Subject, request_: Callable[..., Request], workspace: Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import Request
-from ratchet.engines.agent_model import agent_model
+from ratchet.engines.registry import agent_model
 from ratchet.kernel import Misuse
 from ratchet.modelserver import ModelServer, say
 from tests.engines.conftest import Place

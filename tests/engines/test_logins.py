@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ratchet.engines import Request, SessionFailed
-from ratchet.engines.agent_model import claude_login, codex_login
+from ratchet.engines.registry import claude_login, codex_login
 from ratchet.modelserver import ModelServer, call, say
 from tests.engines.conftest import Place
 from tests.engines.contract import propose

@@ -78,3 +78,18 @@ def test_a_session_finds_nothing_there(elsewhere: Path, workspace: Path) -> None
     )
     engine = Bench(Place(elsewhere / "home"), elsewhere / "bin").open(program, HOME=str(elsewhere / "user"))
     assert propose(engine, Request("x", workspace)).text == "[]\nsecret"
+
+
+def test_a_session_reads_what_the_settings_name_and_nothing_beside_it(
+    elsewhere: Path, tmp_path: Path, workspace: Path
+) -> None:
+    made(elsewhere / "data" / "file", elsewhere / "other")
+    program = (
+        "import glob\n"
+        f"print(sorted(glob.glob('{elsewhere}/**', recursive=True)))\n"
+        f"print(open('{elsewhere}/data/file').read())"
+    )
+    toml = f'[engines]\nreadable = ["{elsewhere}/data", "{elsewhere}/absent"]'
+    engine = Bench(Place(tmp_path / "home"), tmp_path / "tools").open(program, toml)
+    found = [f"{elsewhere}/", f"{elsewhere}/data", f"{elsewhere}/data/file"]
+    assert propose(engine, Request("x", workspace)).text == f"{found}\nsecret"

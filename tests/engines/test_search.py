@@ -342,3 +342,36 @@ def test_after_a_cancellation_nothing_is_written(engine: Engine, tmp_path: Path)
     time.sleep(0.2)
     assert path.read_text() == content
     assert content == PROGRAM or not cancelled
+
+
+def test_a_search_in_a_program_that_others_change_begins_again(engine: Engine, tmp_path: Path) -> None:
+    program(tmp_path)
+    session = ask(engine, tmp_path)
+    program(tmp_path, PROGRAM.replace("1..8", "1..9"))
+    again = ask(engine, tmp_path, session.resume, feedback=[feedback(session, 1.0)], moving=True)
+    assert again.data["proposal"]["signature"] != session.data["proposal"]["signature"]
+    assert again.data["proposal"]["generation"] == 0
+
+
+@pytest.mark.parametrize("text", ["A = 1\n", "A = 9  # search: 1..8\n", "A = (\n"])
+def test_a_program_of_others_that_cannot_be_searched_ends_only_the_session(
+    engine: Engine, tmp_path: Path, text: str
+) -> None:
+    program(tmp_path, text)
+    with pytest.raises(SessionFailed, match="nothing can be searched") as raised:
+        ask(engine, tmp_path, moving=True)
+    assert not raised.value.failure.is_hopeless
+
+
+def test_constants_that_nobody_declared_keep_the_range_their_search_began_with(tmp_path: Path) -> None:
+    engine = SearchEngine("all")
+    path = program(tmp_path, "RATE = 0.5\nDEPTH = 8\n")
+    session = ask(engine, tmp_path)
+    signature = session.data["proposal"]["signature"]
+    for _ in range(20):
+        told = [feedback(session, 1.0)]
+        session = ask(engine, tmp_path, session.resume, feedback=told, moving=True)
+        assert session.data["proposal"]["signature"] == signature
+    path.write_text("RATE = 80.0\nDEPTH = 8\n")
+    session = ask(engine, tmp_path, session.resume, moving=True)
+    assert session.data["proposal"]["signature"] != signature

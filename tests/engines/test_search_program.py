@@ -245,3 +245,29 @@ def test_an_enormous_file_is_told(engine: Engine, tmp_path: Path) -> None:
     program(tmp_path, "#" * 4_000_001)
     with pytest.raises(BadDeclaration, match="larger than"):
         ask(engine, tmp_path)
+
+
+def test_a_name_that_is_bound_again_is_no_constant(place: Place, tmp_path: Path) -> None:
+    text = """
+RATE = 0.5
+count = 0
+shared = 3
+
+
+def climb(steps):
+    global shared
+    best = 1e9
+    width = 4
+    for step in range(steps):
+        best = min(best, step * width)
+    count = 7
+    count += 1
+    return best
+
+
+class Model:
+    depth = 2
+"""
+    program(tmp_path, text)
+    found = ask(place.open("search:all"), tmp_path).data["values"].keys()
+    assert {name.removeprefix("model.py:") for name in found} == {"RATE", "count", "width", "depth"}

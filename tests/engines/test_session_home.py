@@ -77,6 +77,21 @@ def test_directories_without_rights_and_links_do_not_stop_its_removal(tmp_path: 
     assert outside.exists()
 
 
+def test_directories_however_deep_stop_neither_its_removal_nor_the_next_session(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with session_home(tmp_path / "home") as directory:
+            place = os.open(directory, os.O_RDONLY)
+            for _ in range(2_000):
+                os.mkdir("deep", dir_fd=place)
+                place, above = os.open("deep", os.O_RDONLY, dir_fd=place), place
+                os.close(above)
+            os.close(place)
+
+    for _ in range(2):
+        asyncio.run(run())
+        assert live(tmp_path / "home") == []
+
+
 def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("in the way")
 

@@ -178,7 +178,7 @@ def test_an_attempt_out_of_time_is_an_error(make_candidate: MakeCandidate, make_
 
 def test_a_trial_that_would_see_the_evaluator_is_misuse() -> None:
     with pytest.raises(Misuse, match="whole file system"):
-        EvaluatorTrial(argv=("true",), policy=Policy(see_everything=True))
+        EvaluatorTrial(argv=("true",), policy=Policy(see_system=True))
     with pytest.raises(Misuse, match="whole file system"):
         EvaluatorTrial(argv=("true",), policy=Policy(floor=frozenset()))
 

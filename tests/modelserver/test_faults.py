@@ -114,7 +114,7 @@ def test_answers_come_late_and_slowly(play: Play, ask: openai.OpenAI) -> None:
     with ask.chat.completions.stream(model="m", messages=HI) as stream:
         arrivals = [time.monotonic() - began for event in stream if event.type == "content.delta"]
     assert arrivals[0] >= 0.2
-    assert arrivals[-1] - arrivals[0] >= 0.06
+    assert arrivals[-1] >= 0.2 + 2 * 0.03  # from the start: a busy client reads early words late
 
 
 def test_an_answer_can_be_nonsense(play: Play, ask: openai.OpenAI) -> None:

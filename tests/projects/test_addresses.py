@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.kernel import Misuse
-from ratchet.projects.address import check_branch, over_ssh, read_address, remote_key
+from ratchet.projects.address import over_ssh, read_address, remote_key
+from ratchet.projects.clone import check_branch
 
 
 @pytest.mark.parametrize(

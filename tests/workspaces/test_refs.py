@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -108,14 +111,19 @@ def test_of_many_that_advance_at_once_one_wins(repository: Repository, base: str
 
 @pytest.mark.soak
 @pytest.mark.parametrize("lock", ["refs/heads/best.lock", "packed-refs.lock"])
-def test_a_lock_left_by_a_dead_process_is_waited_for_and_then_named(
+def test_a_lock_that_another_process_may_hold_is_waited_for_and_then_named(
     repository: Repository, base: str, better: str, lock: str
 ) -> None:
     if lock == "packed-refs.lock":
         git(repository.path, "pack-refs", "--all")
     (repository.path / lock).touch()
-    with pytest.raises(RepositoryLocked, match=lock) as caught:
-        repository.restore({BEST: (None, base)} if lock == "packed-refs.lock" else {BEST: (better, base)})
+    holder = subprocess.Popen(["sleep", "600"], cwd=repository.path)
+    try:
+        with pytest.raises(RepositoryLocked, match=lock) as caught:
+            repository.restore({BEST: (None, base)} if lock == "packed-refs.lock" else {BEST: (better, base)})
+    finally:
+        holder.kill()
+        holder.wait()
     assert "delete that file" in (caught.value.hint or "")
     assert repository.ref(BEST) == base
     (repository.path / lock).unlink()
@@ -130,6 +138,18 @@ def test_a_lock_that_goes_away_in_time_is_no_fault(repository: Repository, base:
     repository.advance(BEST, better, expected=base)
     timer.join()
     assert repository.ref(BEST) == better
+
+
+def test_a_lock_that_a_power_cut_left_long_ago_is_removed(
+    repository: Repository, base: str, better: str
+) -> None:
+    lock = repository.path / "refs/heads/best.lock"
+    lock.touch()
+    long_ago = time.time() - 3600
+    os.utime(lock, (long_ago, long_ago))
+    repository.advance(BEST, better, expected=base)
+    assert repository.ref(BEST) == better
+    assert not lock.exists()
 
 
 def test_a_ref_that_holds_garbage_is_corrupt(repository: Repository) -> None:

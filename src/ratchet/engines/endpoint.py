@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from ratchet.config.database_url import MASK
+from ratchet.config.redaction import MASK
 from ratchet.config.sources import dotted, variable
 from ratchet.engines.engine import Failure, Readiness
 

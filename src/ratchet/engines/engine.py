@@ -122,11 +122,11 @@ class McpServer:
             raise ValueError(f"the MCP server {self.name} needs either a url or an argv")
 
     def named_files(self) -> tuple[Path, ...]:
-        """What its command line names, which must be seen from inside a sandbox for it to start."""
-        words = (Path(word) for word in self.argv)
-        return tuple(
-            path for path in words if path.is_absolute() and ".." not in path.parts and path.exists()
-        )
+        """What its command line names, and what lies around that: it must be seen in a sandbox for it to start."""
+        # Only now: few commands need the sandbox.
+        from ratchet.sandbox.toolchain import named_places
+
+        return named_places(self.argv)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,7 @@ class Request:
     not see although it sees the machine, such as a judge's data.
     What lies below an `incidental` path of the workspace, such as logs, is no part of the question: a recording answers
     without it. `temperature` and `output_tokens`, the most of one answer, are for plain models; agents have their own.
+    `repairs` is how often a model is sent back an answer that is not as asked, where the setting is not to count.
     """
 
     prompt: str
@@ -190,6 +191,7 @@ class Request:
     output_schema: Mapping[str, Any] | None = None
     temperature: float | None = None
     output_tokens: int | None = None
+    repairs: int | None = None
     mcp_servers: tuple[McpServer, ...] = ()
     tools: tuple[EngineTool, ...] = ()
     guard: Guard | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import anyio
@@ -32,7 +32,15 @@ class McpProgram:
     complaints: TextIO
 
 
-Server = str | McpProgram
+@dataclass(frozen=True, slots=True)
+class McpSite:
+    """An address that wants a token, which is sent nowhere else."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+
+Server = str | McpSite | McpProgram
 """Where a server listens, or how it is started."""
 
 
@@ -45,6 +53,28 @@ async def ask_for_tools(server: Server, seconds: float) -> list[types.Tool]:
             page = await client.list_tools(cursor=page.next_cursor)
             listed += page.tools
     return listed[:MOST_TOOLS]
+
+
+@dataclass(frozen=True, slots=True)
+class McpOffers:
+    """What a server has besides tools."""
+
+    resources: tuple[types.Resource, ...] = ()
+    templates: tuple[types.ResourceTemplate, ...] = ()
+    prompts: tuple[types.Prompt, ...] = ()
+
+
+async def ask_for_offers(server: Server, seconds: float) -> McpOffers:
+    """What it lists on its first pages, if it says that it has any. Raises as `ask_for_tools` does."""
+    async with _connected(server, seconds) as client:
+        has = client.server_capabilities
+        return McpOffers(
+            resources=tuple((await client.list_resources()).resources) if has.resources else (),
+            templates=tuple((await client.list_resource_templates()).resource_templates)
+            if has.resources
+            else (),
+            prompts=tuple((await client.list_prompts()).prompts) if has.prompts else (),
+        )
 
 
 async def ask_tool(
@@ -92,9 +122,10 @@ async def connected(server: Server, seconds: float | None = None) -> AsyncIterat
         async with Client(stdio_client(started, errlog=server.complaints)) as client:
             yield client
         return
+    site = McpSite(server) if isinstance(server, str) else server
     async with (
-        _http(server, seconds) as http,
-        Client(streamable_http_client(server, http_client=http)) as client,
+        _http(site, seconds) as http,
+        Client(streamable_http_client(site.url, http_client=http)) as client,
     ):
         yield client
 
@@ -107,10 +138,11 @@ async def _connected(server: Server, seconds: float) -> AsyncIterator[Client]:
             yield client
 
 
-def _http(url: str, seconds: float | None) -> httpx2.AsyncClient:
+def _http(site: McpSite, seconds: float | None) -> httpx2.AsyncClient:
     # Certificates take long to load, and nothing on this machine has any.
-    secure = url.startswith("https:")
+    secure = site.url.startswith("https:")
     return httpx2.AsyncClient(
+        headers={} if site.token is None else {"authorization": f"Bearer {site.token}"},
         transport=_Bounded(
             verify=httpx2.create_ssl_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         ),

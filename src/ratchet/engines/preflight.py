@@ -11,7 +11,7 @@ from ratchet.engines.engine import Engine, Failure
 from ratchet.engines.providers import default_engine, how_to_price, no_price
 from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import BudgetPolicy, Limits, Missing, RatchetError
-from ratchet.runtime import Runtime, works_here
+from ratchet.runtime import Runtime
 
 # As long as a request or a command that hands its work over may take to look.
 _PATIENCE_SECONDS = 5.0
@@ -96,15 +96,10 @@ def check_for_worker(
     thread.start()
     thread.join(seconds)
     for problem in problems:
-        if isinstance(problem, NotReady) and problem.is_local and not _works_here(runtime):
+        if isinstance(problem, NotReady) and problem.is_local and not runtime.works_here:
             return problem
         raise problem
     return None
-
-
-def _works_here(runtime: Runtime) -> bool:
-    with runtime.ledger.read() as tx:
-        return works_here(tx)
 
 
 def _named(name: str | None, model: str | None, surroundings: EngineContext) -> str:

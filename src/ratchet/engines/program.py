@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,7 @@ from ratchet.sandbox import (
     run,
     start,
 )
+from ratchet.sandbox.toolchain import program_places
 
 # An agent runs compilers and test suites; the limits here only stop what runs wild.
 _PROCESSES = 4096
@@ -58,8 +59,8 @@ _CUT_SHORT = {
 class Invocation:
     """How a program is called, and what of the machine it may touch.
 
-    It sees everything but what is `hidden` and the contents of /tmp, of which only `readable` and `writable` are there,
-    and writes only the latter. `argv` begins with an absolute path.
+    It sees the system, the programs on the PATH of its `environment`, its own directory, `readable` and `writable`, and
+    writes only the latter. `argv` begins with an absolute path.
     """
 
     argv: tuple[str, ...]
@@ -75,9 +76,9 @@ class Invocation:
     @property
     def policy(self) -> Policy:
         return Policy(
-            see_everything=True,
+            see_system=True,
             network=self.network,
-            readable=(*_places_of(Path(self.argv[0])), *self.readable),
+            readable=(*program_places(Path(self.argv[0])), *self.readable),
             writable=self.writable,
             hidden=self.hidden,
             places=self.places,
@@ -117,13 +118,6 @@ async def supervise(
         )
         raise Fault(failure, f"the session was ended: {why}", hint="its transcript shows what it was doing")
     return finished
-
-
-def _places_of(program: Path) -> Iterator[Path]:
-    """Where a program lies, and where it leads to if it is a link; of one in a virtual environment, all of that."""
-    place = program.parent
-    yield place.parent if (place.parent / "pyvenv.cfg").exists() else place
-    yield program.resolve().parent
 
 
 async def try_out(invocation: Invocation, seconds: float) -> Finished:

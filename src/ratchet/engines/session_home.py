@@ -20,10 +20,11 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ratchet.engines.engine import Failure, Fault
 from ratchet.kernel import Misuse
+from ratchet.sandbox.leftovers import discard
 
 
 @contextlib.asynccontextmanager
@@ -83,20 +84,8 @@ def _sweep(root: Path) -> None:
 
 def _remove(directory: Path, lock: int) -> None:
     # What cannot be removed now is swept later; it must not turn a session that ended well into a failure.
-    shutil.rmtree(directory, onerror=_open_up)
+    discard(directory)
     os.close(lock)
-
-
-def _open_up(function: Callable[..., Any], path: str, _error: Any) -> None:
-    """Try once more in a directory whose rights a command of the session has taken away."""
-    with contextlib.suppress(OSError):
-        for directory in (Path(path).parent, Path(path)):
-            if directory.is_dir() and not directory.is_symlink():
-                directory.chmod(0o700)
-        if function in (os.unlink, os.rmdir):
-            function(path)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 _MOST_BYTES = 64 * 1024 * 1024

@@ -19,7 +19,7 @@ from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import ArtifactStore, Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.runs import mark_simulated
 from ratchet.ledger.sessions import add_session
-from ratchet.ledger.usage import charge
+from ratchet.ledger.usage import charge, was_charged
 from ratchet.observe.logs import logger
 from ratchet.runtime import JobContext, configured_budgets
 
@@ -77,6 +77,16 @@ def write_in_thread(book: Book) -> SessionWriter:
     return write
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What one transaction has of a session: so many events, and the rest of all that it had used by then."""
+
+    at: int
+    owed: Usage
+    events: int
+    reported: Usage
+
+
 class Listener:
     """Takes a session's events, and knows how much of its usage is charged already."""
 
@@ -86,6 +96,8 @@ class Listener:
         self._reported = Usage()
         self._charged = Usage()
         self._engine, self._model = account.engine, account.model
+        # When what was written last, and how much of it was usage, until its commit is confirmed.
+        self._unconfirmed: _Written | None = None
 
     @property
     def used(self) -> Usage:
@@ -149,8 +161,14 @@ class Listener:
             _log.warning("what a session says cannot be written now", error=str(error))
 
     def _write(self, tx: Transaction) -> None:
-        """Write what waits. It counts as written when the transaction is committed, not before."""
-        account, count, reported = self._account, len(self._waiting), self._reported
+        """Write what waits. It counts as written when the transaction is committed, not before.
+
+        Of one before that failed it is looked up: the database may have had it when the connection broke.
+        """
+        account, last = self._account, self._unconfirmed
+        if last is not None and was_charged(tx, account.spender, last.owed, at=last.at):
+            self._written(last)
+        count, reported = len(self._waiting), self._reported
         for event in self._waiting[:count]:
             tx.event(
                 f"session.{event.kind}",
@@ -163,11 +181,13 @@ class Listener:
         owed = reported.less(self._charged)
         if owed != Usage():
             charge(tx, account.spender, owed, account.budgets, engine=self._engine, model=self._model)
-        tx.after_commit(lambda: self._written(count, reported))
+        written = self._unconfirmed = _Written(tx.now, owed, count, reported)
+        tx.after_commit(lambda: self._written(written))
 
-    def _written(self, count: int, reported: Usage) -> None:
-        del self._waiting[:count]
-        self._charged = reported
+    def _written(self, what: _Written) -> None:
+        del self._waiting[: what.events]
+        self._charged = what.reported
+        self._unconfirmed = None
 
 
 def account_of(job: JobContext, spender: Spender, engine: str, model: str | None = None) -> Account:

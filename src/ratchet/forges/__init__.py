@@ -27,6 +27,13 @@ if TYPE_CHECKING:
         PullRequestState,
         Trouble,
     )
-    from ratchet.forges.webhooks import Delivery, MalformedDelivery, UnsignedDelivery, open_forge, provider_of
+    from ratchet.forges.webhooks import (
+        Delivery,
+        MalformedDelivery,
+        UnsignedDelivery,
+        check_on_forge,
+        open_forge,
+        provider_of,
+    )
 else:
     __getattr__ = on_demand(__name__)

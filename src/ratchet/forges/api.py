@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode, urlsplit
 
-from ratchet.config.database_url import MASK, mask_text
+from ratchet.config.redaction import MASK, mask_text
 from ratchet.forges.forge import Provider
 from ratchet.kernel import RatchetError
 

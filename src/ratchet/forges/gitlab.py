@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from ratchet.config.database_url import mask_text
+from ratchet.config.redaction import mask_text
 from ratchet.forges.api import Api, ForgeResponse, Unreachable, refusal, with_query
 from ratchet.forges.forge import (
     CheckState,

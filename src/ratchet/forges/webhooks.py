@@ -39,16 +39,22 @@ def open_forge(
 
     May ask one of these programs, so it is not for the event loop. Raises `NoForge` or `Unauthenticated`.
     """
+    host, repository = check_on_forge(remote_key)
+    which = _provider(provider, host)
+    url = settings.protocols.github_url if which == "github" else settings.protocols.gitlab_url
+    api = _way(which, url, host, token, os.environ if environment is None else environment)
+    return GitHub(api, repository) if which == "github" else GitLab(api, repository)
+
+
+def check_on_forge(remote_key: str | None) -> tuple[str, str]:
+    """The host and the repository on it. Raises `NoForge` for a remote that is a directory, and for none."""
     host, _, repository = (remote_key or "").partition("/")
     if not host or "/" not in repository:
         raise NoForge(
             f"{remote_key or 'a repository without a remote'} is no repository on a forge",
             hint="pull requests need a project whose git_url is on GitHub or GitLab",
         )
-    which = _provider(provider, host)
-    url = settings.protocols.github_url if which == "github" else settings.protocols.gitlab_url
-    api = _way(which, url, host, token, os.environ if environment is None else environment)
-    return GitHub(api, repository) if which == "github" else GitLab(api, repository)
+    return host, repository
 
 
 def provider_of(host: str) -> Provider | None:

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 PAIRED = "paired t-test, sequential"
@@ -60,6 +60,38 @@ def look(gains: Sequence[float], *, above: float, noise_sd: float | None, alpha:
     return Look(rounds, gain, sd, min(1.0, chance / share), gain - reach, gain + reach)
 
 
+def at_most(gains: Sequence[float], *, noise_sd: float | None, chance: float) -> float:
+    """What the true gain does not exceed but for this chance, by the rounds so far; at least two of them."""
+    rounds = len(gains)
+    gain, sd = spread(tuple(gains))
+    return gain - quantile(rounds - 1, chance) * _width(sd, rounds, noise_sd) / math.sqrt(rounds)
+
+
+def shrunk(found: Look, *, above: float, alpha: float, share: float) -> float:
+    """The gain of what was found better, less what it owes to having been picked for a high one.
+
+    The most likely gain given that it came out high enough to be called better at this look, with the noise taken as
+    normal: it lies between `low` and the mean.
+    """
+    reach = found.gain - found.low
+    if reach <= 0.0:
+        return found.gain
+    error = reach / -quantile(found.rounds - 1, alpha * share)
+    bar, seen = (above + reach) / error, found.gain / error
+    low, high = seen - 100.0, seen
+    while (middle := (low + high) / 2.0) not in (low, high):
+        low, high = (middle, high) if middle + _hazard(bar - middle) < seen else (low, middle)
+    return min(max(low * error, found.low), found.gain)
+
+
+def _hazard(value: float) -> float:
+    """By how much the mean of a standard normal above `value` exceeds nought."""
+    if value > 20.0:
+        return value + 1.0 / value
+    tail = math.erfc(value / math.sqrt(2.0)) / 2.0
+    return math.exp(-value * value / 2.0) / math.sqrt(2.0 * math.pi) / tail
+
+
 def _width(sd: float, rounds: int, noise_sd: float | None) -> float:
     """The spread of the gains to reckon with. Where the rounds show less than the calibrated noise of a difference,
     that noise counts like one more observation."""
@@ -101,6 +133,8 @@ def lower_tail(freedom: float, value: float) -> float:
     return beyond if value < 0 else 1.0 - beyond
 
 
+# A run asks for the same few again and again, and each takes a search.
+@lru_cache(maxsize=4096)
 def quantile(freedom: float, chance: float) -> float:
     """The value that is not exceeded with this chance, which lies between 0 and 1."""
     if chance > 0.5:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.judges.judge import Deadline
-from ratchet.judges.reports import BadReport, finite, strict_json
+from ratchet.judges.reports import BadReport, Feedback, finite, strict_json
 from ratchet.judges.scratch import (
     Function,
     Pinned,
@@ -28,6 +28,8 @@ from ratchet.sandbox import Bounds, Finished, Layer, Node, Policy
 
 INPUTS = Path("/inputs")
 """Where inputs are seen. The path is the same for all of them, so that it tells nothing about which they are."""
+DATA = Path("/data")
+"""Where data that is never copied is seen, each by its name."""
 
 
 class TrialFailed(Exception):
@@ -53,31 +55,37 @@ class EvaluatorTrial:
     `argv` may name `{python}`, `{candidate}`, `{inputs}`, `{out}` and `{seed}`. It starts in the candidate's directory,
     which it cannot write unless `writes` gives it a copy; what it wants to be scored goes to `{out}`, also known as
     RATCHET_OUT, or to stdout. What a function returns is scored. `inputs` is a directory that it may read, as
-    `{inputs}` or RATCHET_INPUTS. It sees nothing of the evaluator.
+    `{inputs}` or RATCHET_INPUTS. `python` is what `{python}` stands for, if not Ratchet's own. It sees nothing of the
+    evaluator.
     """
 
     argv: tuple[str, ...] = ()
     function: Function | None = None
     inputs: Pinned | None = None
     writes: bool = False
+    python: str = ""
     bounds: Bounds = field(default_factory=Bounds)
     policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
         check_one_way("trial", self.argv, self.function)
         floor = self.policy.floor
-        if self.policy.see_everything or (floor is not None and Layer.MOUNT not in floor):
+        if self.policy.see_system or (floor is not None and Layer.MOUNT not in floor):
             raise Misuse("a trial must not see the whole file system: the evaluator is in it")
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRun:
-    """A trial that ended well, and what it left: a directory, or what the function returned."""
+    """A trial that ended well, and what it left: a directory, or what the function returned.
+
+    `trained` is the run before it, whose directory it began in.
+    """
 
     finished: Finished
     seed: int
     out: Path | None = None
     answer: Any = None
+    trained: TrialRun | None = None
 
 
 async def run_trial(
@@ -88,11 +96,18 @@ async def run_trial(
     When it returns, nothing that the trial started lives any more.
     """
     out = place / "out"
-    out.mkdir()
+    out.mkdir(parents=True)
     directory = await copied(candidate, place / "candidate") if trial.writes else candidate
     finished = await run_confined(
         trial.argv,
-        words={"candidate": directory, "inputs": INPUTS if trial.inputs else "", "out": out, "seed": seed},
+        words={
+            **({"python": trial.python} if trial.python else {}),
+            "candidate": directory,
+            "inputs": INPUTS if trial.inputs else "",
+            "data": DATA,
+            "out": out,
+            "seed": seed,
+        },
         cwd=directory,
         stdin=stdin,
         bounds=trial.bounds,
@@ -172,12 +187,14 @@ class Disqualified(Exception):
         status: str | None = None,
         score: float | None = None,
         measurements: Mapping[str, float] | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
         super().__init__(reason)
         self.finished = finished
         self.status = status
         self.score = score
         self.measurements = measurements or {}
+        self.feedback = feedback or Feedback()
 
 
 class EvaluatorFailed(Exception):
@@ -193,7 +210,8 @@ class Evaluator:
     """How a score is made: by a command, or by a function in a node.
 
     `argv` runs in `pinned.directory` and may name `{python}`. It is given one JSON object on stdin, must write one on
-    stdout, `{"score": 1.5, "measurements": {…}}` or `{"invalid": "why"}`, and exit with 0. A `function`, in a file of
+    stdout, `{"score": 1.5, "measurements": {…}}` or `{"invalid": "why"}`, and exit with 0. Either may have a text
+    `feedback` and texts by name in `artifacts`. A `function`, in a file of
     `pinned.directory`, is given that object and returns the other. It can read what the trial left, the `inputs`, and
     the candidate's directory if it `reads_candidate`, and write nowhere but to a /tmp of its own.
     """
@@ -204,6 +222,7 @@ class Evaluator:
     inputs: Pinned | None = None
     reads_candidate: bool = True
     score_field: str = "score"
+    python: str = ""
     bounds: Bounds = field(default_factory=Bounds)
     policy: Policy = field(default_factory=Policy)
 
@@ -218,6 +237,7 @@ class Scored:
     score: float
     measurements: Mapping[str, float]
     finished: Finished
+    feedback: Feedback = field(default_factory=Feedback)
 
 
 async def run_evaluator(
@@ -275,6 +295,7 @@ async def ask_evaluator(
         shown = (directory,) if evaluator.pinned.entries > 1 else ()
     return await run_confined(
         work,
+        words={"python": evaluator.python} if evaluator.python else None,
         cwd=directory,
         stdin=json.dumps(question).encode(),
         bounds=evaluator.bounds,
@@ -301,12 +322,15 @@ def read_answer(
             raise BadReport(f"the evaluator's answer is {type(found).__name__}, not an object")
         answer = classify(found)
         measurements = _measurements(answer.get("measurements", {}))
-        return _read(answer, name, measurements, finished)
+        feedback = Feedback.of({**found, **answer})
+        return _read(answer, name, measurements, feedback, finished)
     except BadReport as error:
         raise EvaluatorFailed(str(error), finished) from None
 
 
-def _read(answer: Answer, name: str, measurements: dict[str, float], finished: Finished) -> Scored:
+def _read(
+    answer: Answer, name: str, measurements: dict[str, float], feedback: Feedback, finished: Finished
+) -> Scored:
     score, invalid, status = finite(answer.get(name)), answer.get("invalid"), answer.get("status")
     if isinstance(invalid, str) and (answer.get(name) is None or (score is not None and status)):
         if not (status is None or isinstance(status, str)):
@@ -317,12 +341,13 @@ def _read(answer: Answer, name: str, measurements: dict[str, float], finished: F
             status=status,
             score=score,
             measurements=measurements,
+            feedback=feedback,
         )
     if score is None:
         raise BadReport(f"the evaluator's answer has no finite number as {name!r}: {_instead(answer, name)}")
     if invalid is not None:
         raise BadReport(f"the evaluator's answer contradicts itself: it has {name!r}, and 'invalid' as well")
-    return Scored(score, measurements, finished)
+    return Scored(score, measurements, finished, feedback)
 
 
 def _instead(answer: Answer, name: str) -> str:
@@ -343,10 +368,13 @@ def _measurements(found: object) -> dict[str, float]:
 
 
 def _left(ran: TrialRun, told_of: Mapping[str, Any]) -> tuple[Path, ...]:
-    return () if ran.out is None else (ran.out, Path(told_of["stdout"]).parent)
+    if ran.out is None:
+        return ()
+    before = () if ran.trained is None else _left(ran.trained, told_of["trained"])
+    return (ran.out, Path(told_of["stdout"]).parent, *before)
 
 
-def _measured(ran: TrialRun, number: int, place: Path | None) -> dict[str, Any]:
+def _measured(ran: TrialRun, number: int | str, place: Path | None) -> dict[str, Any]:
     """What the evaluator is told of a trial. Output of a command is put into files, being of any size."""
     usage = {
         "seed": ran.seed,
@@ -361,9 +389,11 @@ def _measured(ran: TrialRun, number: int, place: Path | None) -> dict[str, Any]:
     said.mkdir()
     (said / "stdout").write_bytes(ran.finished.stdout)
     (said / "stderr").write_bytes(ran.finished.stderr)
+    before = {} if ran.trained is None else {"trained": _measured(ran.trained, f"{number}-trained", place)}
     return {
         "out": str(ran.out),
         "stdout": str(said / "stdout"),
         "stderr": str(said / "stderr"),
         **usage,
+        **before,
     }

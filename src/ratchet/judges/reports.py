@@ -222,3 +222,37 @@ def _seconds(text: str | None) -> float:
 
 def _whole(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() and len(text) < 10 else 0
+
+
+_FEEDBACK_LENGTH = 4000
+_ARTIFACT_LENGTH = 2000
+_MOST_ARTIFACTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What an evaluator says to those who improve the candidate, beside the score, and the end of the trial's log."""
+
+    text: str = ""
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """As JSON has it, short enough for a row; nothing of what is empty."""
+        said = {"feedback": self.text, "artifacts": dict(self.artifacts), "log": self.log}
+        return {name: value for name, value in said.items() if value}
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Feedback:
+        """`feedback` and `artifacts` of an answer. What is no text is written as JSON: none of it decides anything."""
+        found = answer.get("artifacts")
+        named = list(found.items())[:_MOST_ARTIFACTS] if isinstance(found, Mapping) else []
+        artifacts = {str(name)[:100]: _words(value, _ARTIFACT_LENGTH) for name, value in named}
+        return cls(_words(answer.get("feedback"), _FEEDBACK_LENGTH), artifacts)
+
+
+def _words(value: Any, longest: int) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

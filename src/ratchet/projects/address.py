@@ -15,7 +15,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ratchet.kernel import ConfigError, Conflict, Misuse, RatchetError
 from ratchet.ledger.projects import Project
 from ratchet.runtime import Runtime
-from ratchet.workspaces.git import check_name
 
 
 class CloneMissing(Conflict):
@@ -206,34 +205,3 @@ def clone_place(runtime: Runtime, project: Project) -> Path | None:
         return None
     name = read_address(project.git_url).name
     return own_place(runtime, project.id) / (f"{name}.repository" if name in _BESIDE else name)
-
-
-# A file of this name with `.lock` behind it must be possible, here and on the remote.
-_LONGEST_NAME = 200
-_QUOTES = "\"'`"
-
-
-def check_branch(name: str) -> str:
-    """The name itself. Raises `Misuse` for what git refuses, and for what a shell or a page could stumble over."""
-    if not _is_plain(name):
-        raise Misuse(
-            f"{name[:_LONGEST_NAME]!r} cannot be the name of a branch",
-            hint="use letters, digits, dots, dashes and slashes, such as feature/login",
-        )
-    return name
-
-
-def is_branch(name: str) -> bool:
-    return _is_plain(name)
-
-
-def _is_plain(name: str) -> bool:
-    if not name.isprintable() or len(name.encode(errors="replace")) > _LONGEST_NAME:
-        return False
-    if name.startswith("-") or name in ("HEAD", "@") or any(quote in name for quote in _QUOTES):
-        return False
-    try:
-        check_name(f"refs/heads/{name}")
-    except Misuse:
-        return False
-    return True

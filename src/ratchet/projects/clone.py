@@ -11,24 +11,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from ratchet.kernel import Conflict, NotFound, RatchetError, StateChanged
+from ratchet.config.redaction import hide_known
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged
 from ratchet.ledger import Transaction
 from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import find_protocol
-from ratchet.observe.logs import hide_known
 from ratchet.projects.address import (
     CloneMissing,
     PushRefused,
     Unconfirmed,
-    check_branch,
     clone_place,
-    is_branch,
     worktrees_of,
 )
 from ratchet.projects.transfer import Transfer, origin_of, transfer_for
 from ratchet.runtime import Runtime
 from ratchet.workspaces import Repository, find_git
+from ratchet.workspaces.git import check_name
 from ratchet.workspaces.repository import find_repository
 
 
@@ -364,3 +363,30 @@ def _tell(
 ) -> None:
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         tx.event(type, project_id=project_id, message=message, data={"branch": branch[:500]})
+
+
+# A file of this name with `.lock` behind it must be possible, here and on the remote.
+_LONGEST_NAME = 200
+_QUOTES = "\"'`"
+
+
+def check_branch(name: str) -> str:
+    """The name itself. Raises `Misuse` for what git refuses, and for what a shell or a page could stumble over."""
+    if not is_branch(name):
+        raise Misuse(
+            f"{name[:_LONGEST_NAME]!r} cannot be the name of a branch",
+            hint="use letters, digits, dots, dashes and slashes, such as feature/login",
+        )
+    return name
+
+
+def is_branch(name: str) -> bool:
+    if not name.isprintable() or len(name.encode(errors="replace")) > _LONGEST_NAME:
+        return False
+    if name.startswith("-") or name in ("HEAD", "@") or any(quote in name for quote in _QUOTES):
+        return False
+    try:
+        check_name(f"refs/heads/{name}")
+    except Misuse:
+        return False
+    return True

@@ -22,7 +22,8 @@ from ratchet.ledger.projects import (
 )
 from ratchet.ledger.questions import Clarification
 from ratchet.ledger.runs import get_run
-from ratchet.projects.address import check_branch, read_address, remote_key
+from ratchet.projects.address import read_address, remote_key
+from ratchet.projects.clone import check_branch
 from ratchet.projects.jobs import SETUP
 from ratchet.projects.secrets import NAMES, put_secrets, secret_names
 from ratchet.runtime import Runtime, resume_run, start_run

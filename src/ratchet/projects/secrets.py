@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from ratchet.config.redaction import remember_secret
 from ratchet.kernel import Misuse
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import (
@@ -23,7 +24,6 @@ from ratchet.ledger.projects import (
     put_ciphertext,
     remove_ciphertext,
 )
-from ratchet.observe.logs import remember_secret
 from ratchet.projects.address import SecretsUnreadable
 from ratchet.runtime import Runtime
 

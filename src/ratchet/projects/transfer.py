@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from ratchet.config.redaction import hide_known, remember_secret
 from ratchet.kernel import Missing, Misuse
 from ratchet.ledger.projects import Project
-from ratchet.observe.logs import hide_known, remember_secret
 from ratchet.projects.address import GitAddress, RemoteFailed, corner_of, over_ssh, read_address
 from ratchet.projects.secrets import GIT_TOKEN, read_secret
 from ratchet.runtime import Runtime

@@ -11,11 +11,10 @@ from typing import Any
 
 from ratchet.config import Settings
 from ratchet.config.workflow_settings import REVIEWER_POLICIES
-from ratchet.engines.agent_model import configured_model, other_model
 from ratchet.engines.engine import Engine, Failure
 from ratchet.engines.preflight import NotReady, require_engines
 from ratchet.engines.providers import AGENTS, default_engine
-from ratchet.engines.registry import EngineContext, look_at, open_engine
+from ratchet.engines.registry import EngineContext, configured_model, look_at, open_engine, other_model
 from ratchet.kernel import RatchetError, RunStatus, StepStatus
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import (

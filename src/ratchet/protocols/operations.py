@@ -358,6 +358,7 @@ def import_codemachine(
             "of the workspace, from the clone on; the operator may name any place of this machine",
             shortest=1,
             longest=4096,
+            place=True,
         ),
     ],
     base_branch: Base = None,

@@ -8,7 +8,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ratchet.forges import Forge, ForgeError, ForgeEvent, PullRequest, PullRequestState, open_forge
+from ratchet.forges import (
+    Forge,
+    ForgeError,
+    ForgeEvent,
+    PullRequest,
+    PullRequestState,
+    check_on_forge,
+    open_forge,
+)
 from ratchet.kernel import RatchetError, RunStatus, with_hint
 from ratchet.ledger import EventFilter, Transaction
 from ratchet.ledger.events import latest
@@ -23,6 +31,7 @@ from ratchet.runtime.runs import end_run, halt_run
 
 def forge_of(runtime: Runtime, project: Project) -> Forge:
     """May run a program, so it is not for the event loop. Raises `ForgeError` where there is none that can be used."""
+    check_on_forge(project.remote)
     with runtime.ledger.read() as tx:
         token = read_secret(tx, runtime, project.id, FORGE_TOKEN)
     return open_forge(runtime.settings, project.ci_provider, project.remote, token)

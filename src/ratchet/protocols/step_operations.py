@@ -166,7 +166,7 @@ def add(
     step_name: Annotated[str, line_of("its file is NAME.md in the protocol's folder")],
     step_type: Annotated[str, line_of("setup, work or qa")],
     status: Literal["pending"] = "pending",  # noqa: ARG001
-    model: Annotated[str | None, line_of()] = None,
+    model: Annotated[str | None, line_of(engine=True)] = None,
     engine_id: Annotated[str | None, line_of(engine=True)] = None,
     policy: Annotated[
         dict[str, Any] | list[dict[str, Any]] | None, Param("what a loop or trigger module does", engine=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from ratchet.kernel import Conflict, Missing, RatchetError
 
@@ -25,6 +26,10 @@ class RepositoryCorrupt(RepositoryError):
 
 class RepositoryLocked(RepositoryError):
     """A lock file stayed for longer than the bounded wait."""
+
+    def __init__(self, message: str, *, lock: Path, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.lock = lock
 
 
 class RepositoryShallow(RepositoryError):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ratchet.workspaces.directories import remove_at
+from ratchet.sandbox.leftovers import remove_at
 from ratchet.workspaces.errors import TooLarge, UnsafePath
 from ratchet.workspaces.git import Conversation, Git
 from ratchet.workspaces.objects import ObjectBatch, Objects
@@ -27,6 +27,7 @@ from ratchet.workspaces.trees import (
     TreeBounds,
     TreeChange,
     TreeEntry,
+    is_litter,
     plain_name,
     subtree,
     unwanted_name,
@@ -284,8 +285,12 @@ class DirectorySnapshot:
         rules = rules or _RULES in found or _RULES in entries
         for name, each in found.items():
             path = prefix + name
-            self._count(path)
             was = old.get(name)
+            if self._bounds.without_litter and is_litter(name):
+                if was is not None:
+                    entries[name] = was
+                continue
+            self._count(path)
             if was is None:
                 reason = unwanted_name(name)
                 if reason is not None:

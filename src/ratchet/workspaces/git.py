@@ -23,7 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from ratchet.kernel import Conflict, Missing, Misuse, NotFound, RatchetError, StateChanged
+from ratchet.kernel import (
+    Conflict,
+    Missing,
+    Misuse,
+    NotFound,
+    RatchetError,
+    StateChanged,
+    exhaustion_in,
+)
 from ratchet.ledger.files import NewFile, sync
 from ratchet.workspaces.errors import (
     GitFailed,
@@ -37,6 +45,8 @@ from ratchet.workspaces.errors import (
 LEAST_GIT = (2, 31)
 _SECONDS = 120.0
 _LOCK_MILLISECONDS = 2000
+_ABANDONED_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
 _FSCK = "look with `git fsck --full`, then restore the repository or clone it again"
 
 _CONFIGURATION = {
@@ -186,8 +196,14 @@ _CORRUPT = (
 
 
 def failure(stderr: bytes, directory: Path, command: str) -> RatchetError:
-    """The typed error that a message of git stands for."""
+    """The typed error that a message of git stands for. Its cause is what the machine ran out of, if it did."""
     said = stderr.decode(errors="replace").strip()
+    error = _failure(said, directory, command)
+    error.__cause__ = exhaustion_in(said)
+    return error
+
+
+def _failure(said: str, directory: Path, command: str) -> RatchetError:
     lines = said.splitlines()
     first = next(
         (line for line in lines if line.startswith(("fatal: ", "error: "))),
@@ -197,6 +213,7 @@ def failure(stderr: bytes, directory: Path, command: str) -> RatchetError:
     if lock is not None and "File exists" in said:
         return RepositoryLocked(
             f"{lock[1]} is held by another git process, or was left by one that died",
+            lock=directory / lock[1],
             hint="if no git process uses the repository, delete that file",
         )
     if any(word in said for word in _UNWRITABLE):
@@ -395,15 +412,21 @@ class Refs:
         They are on disk then. Raises `StateChanged` when one is not where it was said to be, `RepositoryLocked` after a
         bounded wait.
         """
-        question = _question(moves)
         try:
-            with self._writer.turn():
-                self._writer.say(question)
-                if [self._writer.line() for _ in _DONE] != _DONE:
-                    raise self._writer.ended()
+            self._ask(_question(moves))
         except RatchetError as error:
-            raise self._explained(error, moves) from None
-        self._sync_directories(moves)
+            if not (isinstance(error, RepositoryLocked) and _is_abandoned(error.lock, self._git.directory)):
+                raise self._explained(error, moves) from error.__cause__
+            error.lock.unlink(missing_ok=True)
+            self.change(moves)
+            return
+        self.sync(moves)
+
+    def _ask(self, question: bytes) -> None:
+        with self._writer.turn():
+            self._writer.say(question)
+            if [self._writer.line() for _ in _DONE] != _DONE:
+                raise self._writer.ended()
 
     def file(self, name: str, value: str, temporary: str) -> NewFile:
         """The file that a ref is."""
@@ -446,8 +469,8 @@ class Refs:
     def close(self) -> None:
         self._writer.stop()
 
-    def _sync_directories(self, names: Iterable[str]) -> None:
-        """Git waits for the files of refs, not for their names."""
+    def sync(self, names: Iterable[str]) -> None:
+        """Put the names of refs on disk: git waits for their files only."""
         for directory in sorted({parent for name in names for parent in PurePosixPath(name).parents}):
             try:
                 sync(self._git.directory / directory)
@@ -473,6 +496,39 @@ class Refs:
             if "cannot create" in str(error):
                 return Conflict(f"{name} cannot be created: {error}", hint="choose another name")
         return error
+
+
+def _is_abandoned(lock: Path, directory: Path) -> bool:
+    """Whether the lock of a ref was left by a process that died, or by a power cut; a new one is looked at for a while.
+
+    Git needs it for milliseconds. One that a process of this machine may hold is not touched, nor is one in a clone
+    with files: people work there as well.
+    """
+    if directory.name == ".git":
+        return False
+    deadline = time.monotonic() + _ABANDONED_SECONDS
+    try:
+        first = lock.stat()
+        while not _is_worked_in(directory):
+            if time.time() - first.st_mtime >= _ABANDONED_SECONDS or time.monotonic() >= deadline:
+                return True
+            time.sleep(_LOOK_SECONDS)
+            found = lock.stat()
+            if (found.st_ino, found.st_mtime_ns) != (first.st_ino, first.st_mtime_ns):
+                break
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _is_worked_in(directory: Path) -> bool:
+    """Whether a process of this machine is at work in a git directory, other than by reading its objects."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to another user
+            here = (process / "cwd").readlink().is_relative_to(directory)
+            if here and b"cat-file" not in (process / "cmdline").read_bytes():
+                return True
+    return False
 
 
 def _question(moves: Mapping[str, tuple[str | None, str | None]]) -> bytes:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.workspaces.directories import empty, mount_overlay, remove_tree, unmount
+from ratchet.sandbox.leftovers import empty
+from ratchet.workspaces.directories import mount_overlay, remove_tree, unmount
 from ratchet.workspaces.errors import RepositoryError, WorkspaceError
 from ratchet.workspaces.files import DirectorySnapshot, Filler, WrittenFiles
 from ratchet.workspaces.objects import ObjectBatch

@@ -280,6 +280,10 @@ class Repository:
         """
         self._refs.change({ref: (expected, self._movable(ref, new))})
 
+    def sync_ref(self, ref: str) -> None:
+        """Put a ref on disk that a process has moved which may have died right after. Raises `RepositoryUnwritable`."""
+        self._refs.sync([ref])
+
     def ref_file(self, ref: str, commit: str) -> NewFile:
         """A ref as a file, to be written by the transaction of the ledger that gives it its name.
 

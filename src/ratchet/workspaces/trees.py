@@ -17,7 +17,8 @@ from ratchet.workspaces.errors import UnsafePath
 class TreeBounds:
     """Limits of one tree. Bytes count what is read or written, so unchanged files of a base are free.
 
-    `outward_links` lets symbolic links lead out of the workspace, for repositories that need them.
+    `outward_links` lets symbolic links lead out of the workspace, for repositories that need them. With
+    `without_litter` what tools leave behind is no part of a commit: such a file stays as the base has it.
     """
 
     file_bytes: int = 64 * 1024 * 1024
@@ -25,6 +26,23 @@ class TreeBounds:
     files: int = 200_000
     depth: int = 100
     outward_links: bool = False
+    without_litter: bool = False
+
+
+_LITTER = frozenset(
+    {
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints"),
+        *(".tox", ".nox", ".coverage", ".cache", ".DS_Store", "Thumbs.db"),
+        *(".idea", ".vscode", ".claude", ".codex", ".cursor"),
+    }
+)
+_LITTER_ENDS = (".pyc", ".pyo", ".swp", ".swo", "~", ".egg-info")
+
+
+@functools.lru_cache(maxsize=4096)
+def is_litter(name: str) -> bool:
+    """Whether a file or directory of this name is what compilers, caches and editors leave behind."""
+    return name in _LITTER or name.endswith(_LITTER_ENDS) or name.startswith((".#", "#"))
 
 
 # Code points that HFS+ ignores in names.

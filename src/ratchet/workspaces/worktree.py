@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.workspaces.directories import dead_claims, empty, remove_tree, unmount_below
+from ratchet.sandbox.leftovers import empty
+from ratchet.workspaces.directories import dead_claims, remove_tree, unmount_below
 from ratchet.workspaces.errors import RefsMoved, UnsafePath
 from ratchet.workspaces.files import DirectorySnapshot, Filler, WrittenFiles
 from ratchet.workspaces.git import Git, Refs

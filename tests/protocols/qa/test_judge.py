@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.engines.agent_model import configured_model
+from ratchet.engines.registry import configured_model
 from ratchet.kernel import Outcome
 from ratchet.modelserver import answer, cut, fail, hang, say
 from ratchet.protocols.qa import MARKDOWN, SKIPPED

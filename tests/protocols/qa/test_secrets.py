@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.judges import Judged
 from ratchet.kernel import Outcome
-from ratchet.protocols.qa.secrets import ALLOWED, RULES, SecretsGate, rules_broken
+from ratchet.protocols.qa.gates import ALLOWED, RULES, SecretsGate, rules_broken
 from tests.protocols.qa.ground import Ground
 
 _letters = random.Random(7)

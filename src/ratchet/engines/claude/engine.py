@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.config.engine_settings import Claude
-from ratchet.engines.agent_model import agent_model
 from ratchet.engines.claude.environment import ClaudeConversations, Terms, check_names, find_terms
 from ratchet.engines.endpoint import HiddenKeys, ProbedEndpoint, probe
 from ratchet.engines.engine import (
@@ -30,7 +29,7 @@ from ratchet.engines.engine import (
     Transcript,
 )
 from ratchet.engines.program import check_fit, version_of
-from ratchet.engines.registry import EngineContext
+from ratchet.engines.registry import EngineContext, agent_model
 from ratchet.engines.session_home import KeptSessions, session_home
 from ratchet.kernel import Missing
 

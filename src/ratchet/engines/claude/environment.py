@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.config.engine_settings import Claude, Prices
-from ratchet.engines.agent_model import agent_model, claude_login
 from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.engine import Failure, Fault, McpServer, Request
 from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
+from ratchet.engines.registry import agent_model, claude_login
 from ratchet.engines.session_home import ForeignFile, KeptSessions
 from ratchet.kernel import Misuse
 
@@ -47,6 +47,8 @@ class Terms:
     names: SettingNames
     description: str = ""
     """With what it goes to whom."""
+    readable: tuple[Path, ...] = ()
+    """What a session may read beside what it needs, by the settings."""
 
 
 def find_terms(named: str | None, around: EngineContext, kept: ClaudeConversations) -> Terms:
@@ -70,7 +72,17 @@ def find_terms(named: str | None, around: EngineContext, kept: ClaudeConversatio
     home = around.home.absolute()
     prices = around.settings.llm.prices
     return Terms(
-        held, found.model, around.environment, home, key, secrets, kept, prices, found.names, description
+        held,
+        found.model,
+        around.environment,
+        home,
+        key,
+        secrets,
+        kept,
+        prices,
+        found.names,
+        description,
+        around.readable,
     )
 
 

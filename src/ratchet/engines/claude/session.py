@@ -30,7 +30,8 @@ from ratchet.engines.program import check_budget, out_of_time, seconds_for
 from ratchet.engines.providers import price_of, priced
 from ratchet.engines.session_home import private_places
 from ratchet.kernel import Usage
-from ratchet.sandbox import Bounds, Policy, command_layers, wrapped
+from ratchet.sandbox import Bounds, Policy, surroundings, wrapped
+from ratchet.sandbox.toolchain import program_places
 
 ANSWER = "answer"
 """Where the answer is inside an object, when the schema that was asked for does not want an object itself."""
@@ -117,6 +118,7 @@ def _format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
 _PROCESSES = 4096
 # The sandbox ends what is left when this process could not.
 _GRACE_SECONDS = 30.0
+_BEGUN = "begun"
 
 
 class ClaudeSession:
@@ -130,6 +132,7 @@ class ClaudeSession:
         self._token = str(uuid.uuid4())
         self._resumable = False
         self._layers: tuple[str, ...] = ()
+        self._bounded_by: Mapping[str, str] = {}
         self._seconds = seconds_for(request)
         self._ends_at = time.monotonic() + self._seconds
         self._workspace = request.workspace.resolve() if request.workspace else None
@@ -145,7 +148,7 @@ class ClaudeSession:
         """What the session came to so far."""
         heard, hide = self._hearing, self._terms.secrets.hide
         data: dict[str, Any] = {"program": self._program.version, "denied": list(heard.denied.values())}
-        data["layers"] = list(self._layers)
+        data |= {"layers": list(self._layers), "bounded_by": dict(self._bounded_by)}
         if heard.result is not None:
             data["turns"] = heard.result.num_turns
         return Session(
@@ -190,6 +193,7 @@ class ClaudeSession:
         try:
             await talk.run()
         finally:
+            self._layers, self._bounded_by = surroundings(directory / _BEGUN, self._bounds)
             self._resumable = self._terms.kept.keep(self._token, home, self._terms.secrets.hide)
         return self._conclude()
 
@@ -213,9 +217,14 @@ class ClaudeSession:
         policy = Policy(
             # The program must reach its endpoint, and it has no sandbox of its own.
             network=True,
-            see_everything=True,
-            # Listed for when they lie in the machine's /tmp, which is not shown.
-            readable=(directory, self._program.path.parent, *files, *self._request.readable),
+            see_system=True,
+            readable=(
+                directory,
+                *program_places(self._program.path),
+                *files,
+                *self._terms.readable,
+                *self._request.readable,
+            ),
             writable=(home, workspace),
             places=self._request.places,
             read_only=(workspace / ".git",) if (workspace / ".git").exists() else (),
@@ -228,7 +237,7 @@ class ClaudeSession:
             token=self._token,
             directory=directory,
             workspace=workspace,
-            launcher=write_launcher(directory, self._sandboxed(workspace, policy)),
+            launcher=write_launcher(directory, self._sandboxed(workspace, policy, directory / _BEGUN)),
             environment=environment,
             hearing=self._hearing,
         )
@@ -240,15 +249,18 @@ class ClaudeSession:
         # The program may have been installed beside a person's keys.
         return tuple(place for place in places if not self._program.path.is_relative_to(place))
 
-    def _sandboxed(self, workspace: Path, policy: Policy) -> list[str]:
-        bounds = Bounds(
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds(
             wall_seconds=self._seconds + _GRACE_SECONDS,
             memory_bytes=None,
             processes=_PROCESSES,
             file_bytes=None,
         )
-        self._layers = tuple(map(str, command_layers(policy)))
-        return wrapped(with_key(self._program.path), cwd=workspace, policy=policy, bounds=bounds)
+
+    def _sandboxed(self, workspace: Path, policy: Policy, begun: Path) -> list[str]:
+        argv = with_key(self._program.path)
+        return wrapped(argv, cwd=workspace, policy=policy, bounds=self._bounds, begun=begun)
 
     def _conclude(self) -> Session:
         heard = self._hearing

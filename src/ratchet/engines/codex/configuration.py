@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.config.engine_settings import Codex
-from ratchet.engines.agent_model import AgentModel, Login, agent_model, codex_login
 from ratchet.engines.endpoint import HiddenKeys, SettingNames
 from ratchet.engines.engine import Failure, Fault, McpServer, Request
 from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
+from ratchet.engines.registry import AgentModel, Login, agent_model, codex_login
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:

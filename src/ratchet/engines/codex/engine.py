@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ratchet.config.engine_settings import Codex
-from ratchet.engines.agent_model import agent_model
 from ratchet.engines.codex.configuration import OPENAI, CodexAccess, SessionFiles, find_access, write_files
 from ratchet.engines.codex.events import CodexEvents, Rollout
 from ratchet.engines.codex.session import CodexSession, KeptRollouts
@@ -36,7 +35,7 @@ from ratchet.engines.program import (
     version_of,
 )
 from ratchet.engines.providers import price_of
-from ratchet.engines.registry import EngineContext
+from ratchet.engines.registry import EngineContext, agent_model
 from ratchet.engines.session_home import KeptSessions, private_places, session_home
 
 MINIMUM = (0, 163, 0)
@@ -277,7 +276,12 @@ class CodexEngine:
             environment,
             # On stdin, which has room for any prompt and takes one that begins with a dash for what it is.
             stdin=request.prompt.encode(errors="replace"),
-            readable=request.readable if edits else (*request.readable, *places),
+            readable=(
+                *self._around.readable,
+                *(path for server in request.mcp_servers for path in server.named_files()),
+                *request.readable,
+                *(() if edits else places),
+            ),
             writable=(files.home, *places) if edits else (files.home,),
             places=request.places,
             hidden=private_places(

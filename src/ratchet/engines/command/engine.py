@@ -169,6 +169,7 @@ class CommandEngine:
         self._description = description
         self._prices = surroundings.settings.llm.prices
         self._home = surroundings.home
+        self._readable = surroundings.readable
         self._environment = surroundings.environment
         self._secrets = HiddenKeys(
             self._environment.get(each, "")
@@ -222,7 +223,7 @@ class CommandEngine:
         prepared = prepare(self._description, program, request, home, self._environment, model)
         shown = (home, prepared.cwd, program, *request.readable)
         hidden = private_places(self._home, self._environment, shown, request.hidden)
-        return replace(prepared, hidden=hidden)
+        return replace(prepared, readable=(*self._readable, *prepared.readable), hidden=hidden)
 
     async def _version(self, program: Path) -> str | None:
         """What it says its version is; `None` if the description does not tell how to ask. Raises `Fault`."""

@@ -232,6 +232,7 @@ class ModelExchange:
     async def run(self) -> ModelReply:
         """The answer that the request wants. Raises `CallFault`."""
         repairs = 0
+        most = self._settings.repairs if self._request.repairs is None else self._request.repairs
         for _ in range(self._settings.turns):
             response = as_text(await self._asking.ask(self._question))
             self._messages.append(response)
@@ -241,7 +242,7 @@ class ModelExchange:
             try:
                 return self._answer(response)
             except NotAnAnswer as problem:
-                if repairs == self._settings.repairs:
+                if repairs == most:
                     raise CallFault(
                         Failure.BAD_OUTPUT,
                         f"{self._asking.current.name} gave no usable answer in {repairs + 1} tries: {problem}",

@@ -110,7 +110,8 @@ def mcp_is_installed() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Where a server that is started for a session runs: it sees everything, and writes only the workspace."""
+    """Where a server that is started for a session runs: it sees the system, the programs on the PATH and what its
+    command line names, and writes only the workspace."""
 
     workspace: Path | None
     path: str
@@ -120,9 +121,8 @@ class Surface:
         """Its command line and its environment. All that it starts ends with it."""
         environment = {"PATH": self.path, **server.environment}
         policy = Policy(
-            see_everything=True,
+            see_system=True,
             network=True,
-            # Listed for when they lie in the machine's /tmp, which is not shown.
             readable=server.named_files(),
             writable=() if self.workspace is None else (self.workspace,),
             environment=environment,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -24,7 +25,14 @@ from ratchet.engines.engine import (
 )
 from ratchet.engines.registry import EngineContext
 from ratchet.engines.search.program import SearchProgram
-from ratchet.engines.search.space import SearchPoint, SearchState, SearchTrial, Space
+from ratchet.engines.search.space import (
+    OtherConstants,
+    SearchPoint,
+    SearchState,
+    SearchTrial,
+    Space,
+    ranges_of,
+)
 from ratchet.kernel import Misuse, Usage
 
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -52,7 +60,11 @@ class SearchFeedback(_Asked):
 
 
 class SearchData(_Asked):
-    """`trial` numbers the draw, so that workers who ask at once get different points; by default they are counted."""
+    """`trial` numbers the draw, so that workers who ask at once get different points; by default they are counted.
+
+    `moving` says that others change the program too: a search over other constants than before begins again, and a
+    program in which nothing can be searched ends the session and is no misuse.
+    """
 
     trial: _Count | None = None
     feedback: list[SearchFeedback] = Field(default_factory=list)
@@ -60,6 +72,7 @@ class SearchData(_Asked):
     seed: _Count = 0
     constants: Literal["declared", "all"] = "declared"
     files: list[str] = Field(default_factory=lambda: ["*.py"], min_length=1)
+    moving: bool = False
 
 
 def read_asked(data: Mapping[str, Any], **defaults: Any) -> SearchData:
@@ -141,9 +154,7 @@ class _Sitting:
         request, asked = self._request, self._asked
         assert request.workspace is not None
         self._transcript.say(EventKind.STARTED, data={"files": asked.files, "constants": asked.constants})
-        program = SearchProgram.read(
-            request.workspace, asked.files, undeclared=asked.constants == "all", go_on=self._go_on
-        )
+        program = self._program(request.workspace)
         space = Space.of(program.constants)
         state = self._state(space)
         trial = state.asked if asked.trial is None else asked.trial
@@ -166,11 +177,28 @@ class _Sitting:
         following = state.counted(trial).encode()
         return self._session(text, {"proposal": proposal, "values": values}, following)
 
+    def _program(self, workspace: Path) -> SearchProgram:
+        """The program with its constants. One that nobody declared keeps the range that its search began with."""
+        asked = self._asked
+        try:
+            found = SearchProgram.read(
+                workspace, asked.files, undeclared=asked.constants == "all", go_on=self._go_on
+            )
+            Space.of(found.constants)
+        except Misuse as error:
+            if not asked.moving:
+                raise
+            hint = "it is read again when there is another best"
+            raise Fault(Failure.BAD_OUTPUT, f"nothing can be searched here: {error}", hint=hint) from error
+        return found.within(ranges_of(self._request.resume)) if self._request.resume else found
+
     def _state(self, space: Space) -> SearchState:
         """The state that the request resumes, with the results since."""
         state = self._resumed(space)
         sign = 1 if self._asked.goal == "max" else -1
         for number, each in enumerate(self._asked.feedback):
+            if self._asked.moving and each.proposal.signature != space.signature:
+                continue
             try:
                 if each.proposal.signature != space.signature:
                     raise ValueError("it was made for other constants")
@@ -188,6 +216,12 @@ class _Sitting:
             return SearchState.begin(space, self._asked.seed)
         try:
             return SearchState.decode(self._request.resume, space)
+        except OtherConstants as error:
+            if self._asked.moving:
+                return SearchState.begin(space, self._asked.seed)
+            raise Fault(
+                Failure.REFUSED, f"the search cannot resume: {error}", hint="begin again, without `resume`"
+            ) from error
         except ValueError as error:
             raise Fault(
                 Failure.REFUSED, f"the search cannot resume: {error}", hint="begin again, without `resume`"

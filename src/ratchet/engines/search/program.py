@@ -137,7 +137,10 @@ _VALUES = {"True", "False", "None"}
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal of a file, from `start` to `end` in its text, what it is now, and what it may be."""
+    """A literal of a file, from `start` to `end` in its text, what it is now, and what it may be.
+
+    Where nobody declared that it is `guessed`.
+    """
 
     path: str
     name: str
@@ -146,6 +149,19 @@ class Constant:
     end: int
     present: Literal
     domain: NumberRange | LiteralChoice
+    guessed: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.path}:{self.name}"
+
+    def within(self, domain: NumberRange | None) -> Constant:
+        """With this range in the place of a guessed one, if it has the present value in it."""
+        value = self.present
+        if domain is None or not self.guessed or not isinstance(value, int | float):
+            return self
+        fits = domain.whole == isinstance(value, int) and domain.low <= value <= domain.high
+        return replace(self, domain=domain) if fits else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +269,10 @@ def _fitting(domain: NumberRange | LiteralChoice, value: Literal) -> NumberRange
 
 
 def _assigned(path: str, text: str) -> Iterator[Constant]:
-    """Every number that is assigned to a plain name, with a range around it."""
+    """Every number that is assigned to a plain name and stays so, with a range around it.
+
+    A name that is bound again, such as a counter or the best so far, is a variable.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -261,7 +280,7 @@ def _assigned(path: str, text: str) -> Iterator[Constant]:
         raise BadDeclaration(path, line, f"the file is not Python: {error}") from None
     lines = _lines(text)
     starts = _starts(lines)
-    for node in ast.walk(tree):
+    for node in _fixed(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -272,7 +291,39 @@ def _assigned(path: str, text: str) -> Iterator[Constant]:
         if isinstance(target, ast.Name) and number is not None and value.lineno == value.end_lineno:
             line, before = lines[value.lineno - 1], starts[value.lineno - 1]
             start, end = (before + _column(line, at) for at in (value.col_offset, value.end_col_offset or 0))
-            yield Constant(path, target.id, value.lineno, start, end, number, _around(number))
+            yield Constant(path, target.id, value.lineno, start, end, number, _around(number), guessed=True)
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def _fixed(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The assignments to names that are bound once in their scope and by no other one."""
+    shared = {
+        name for node in ast.walk(tree) if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names
+    }
+    scopes: list[ast.AST] = [tree]
+    while scopes:
+        waiting = list(ast.iter_child_nodes(scopes.pop()))
+        inside: list[ast.AST] = []
+        while waiting:
+            node = waiting.pop()
+            inside.append(node)
+            if isinstance(node, _SCOPES):
+                scopes.append(node)
+            else:
+                waiting += ast.iter_child_nodes(node)
+        bound = Counter(
+            each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        )
+        for node in inside:
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                names = [node.targets[0]] if isinstance(node, ast.Assign) else [node.target]
+                if all(
+                    isinstance(each, ast.Name) and bound[each.id] == 1 and each.id not in shared
+                    for each in names
+                ):
+                    yield node
 
 
 def _number(node: ast.expr) -> int | float | None:
@@ -363,6 +414,10 @@ class SearchProgram:
                 hint="write `RATE = 0.1  # search: 0.001..1 log` in the program, or use the engine `search:all`",
             )
         return cls(root, texts, tuple(constants))
+
+    def within(self, ranges: Mapping[str, NumberRange]) -> SearchProgram:
+        """With these ranges for constants that nobody declared."""
+        return replace(self, constants=tuple(each.within(ranges.get(each.key)) for each in self.constants))
 
     def differs(self, literals: Sequence[str]) -> bool:
         """Whether any of these is worth something else than the constant that stands there."""

@@ -8,7 +8,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ratchet.engines.search.program import Constant, LiteralChoice, NumberRange
@@ -301,9 +301,17 @@ class SearchTrial:
     worth: float | None
 
 
+class OtherConstants(ValueError):
+    """A state belongs to another space."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """`tried` are the trials of this generation that were told. The distribution changes when they are enough."""
+    """`tried` are the trials of this generation that were told. The distribution changes when they are enough.
+
+    `ranges` are those of constants that nobody declared, by path and name: they lie around the values that these had
+    when the search began.
+    """
 
     signature: str
     seed: int
@@ -312,10 +320,13 @@ class SearchState:
     asked: int
     distribution: Distribution
     tried: tuple[SearchTrial, ...] = ()
+    ranges: Mapping[str, NumberRange] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, space: Space, seed: int) -> SearchState:
-        return cls(space.signature, seed, 0, 0, 0, Distribution.around(space, space.present))
+        numbers: list[NumberLine | Steps] = [*space.lines, *space.steps]
+        ranges = {each.constant.key: each.domain for each in numbers if each.constant.guessed}
+        return cls(space.signature, seed, 0, 0, 0, Distribution.around(space, space.present), ranges=ranges)
 
     def draw(self, space: Space, trial: int, again: int = 0) -> SearchPoint:
         """The point of this trial, the same for every caller, however often; `again` gives another one for it."""
@@ -362,16 +373,11 @@ class SearchState:
 
     @classmethod
     def decode(cls, text: str, space: Space) -> Self:
-        """Raises `ValueError` for anything that `encode` did not make, or that belongs to another space."""
-        name, digest, packed = (*text.split("."), "", "")[:3]
-        if name != _FORMAT or digest != _digest(packed):
-            raise ValueError("it is not the state of a search, or it is damaged")
+        """Raises `ValueError` for anything that `encode` did not make, and `OtherConstants` for another space."""
+        data = _unpacked(text)
         try:
-            unpacking = zlib.decompressobj()
-            content = unpacking.decompress(base64.urlsafe_b64decode(packed), _LARGEST)
-            data: dict[str, Any] = json.loads(content)
             if data["signature"] != space.signature:
-                raise ValueError("the program declares other constants than when the search began")
+                raise OtherConstants("the program declares other constants than when the search began")
             state = cls(
                 signature=data["signature"],
                 seed=int(data["seed"]),
@@ -382,11 +388,36 @@ class SearchState:
                     int(data["distribution"]["population"]), data["distribution"]["known"]
                 ),
                 tried=tuple(_trial(space, each) for each in data["tried"]),
+                ranges=_ranges(data),
             )
             state.draw(space, 0)
-        except (KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"it is damaged: {error!r}") from error
         return state
+
+
+def ranges_of(text: str) -> Mapping[str, NumberRange]:
+    """The ranges in the state that `text` encodes; none of what is no such state."""
+    try:
+        return _ranges(_unpacked(text))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _ranges(data: Mapping[str, Any]) -> dict[str, NumberRange]:
+    return {name: NumberRange(**each) for name, each in data.get("ranges", {}).items()}
+
+
+def _unpacked(text: str) -> dict[str, Any]:
+    name, digest, packed = (*text.split("."), "", "")[:3]
+    if name != _FORMAT or digest != _digest(packed):
+        raise ValueError("it is not the state of a search, or it is damaged")
+    try:
+        content = zlib.decompressobj().decompress(base64.urlsafe_b64decode(packed), _LARGEST)
+        data: dict[str, Any] = json.loads(content)
+    except (TypeError, zlib.error) as error:
+        raise ValueError(f"it is damaged: {error!r}") from error
+    return data
 
 
 def _trial(space: Space, data: Mapping[str, Any]) -> SearchTrial:

@@ -63,7 +63,9 @@ from ratchet.sandbox import (
     Stopped,
     start,
 )
+from ratchet.sandbox.leftovers import discard
 from ratchet.workspaces import Repository, find_git
+from ratchet.workspaces.directories import remove_tree
 from ratchet.workspaces.repository import find_repository
 
 Tell = Callable[[str], None]
@@ -143,7 +145,7 @@ async def build(
         await work.bring(used_by_tests(repository.list_files(commit), read), needed=False)
     left = _take_out(directory)
     for name in ("tmp", _GIT):
-        shutil.rmtree(directory / name, ignore_errors=True)
+        discard(directory / name)
     Environment(
         directory,
         variables=work.variables(offline=True),
@@ -528,7 +530,7 @@ def _take_out(directory: Path) -> _Left:
             (target / CACHE).mkdir(exist_ok=True)
             left.caches.append(f"{path}/{CACHE}")
             left.ignored.extend(left.caches[-1:] if mark == "!!" else ())
-    shutil.rmtree(tree)
+    remove_tree(tree)
     tree.mkdir()
     return left
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
+    from ratchet.protocols.qa.gates import FindingSeverity, QaFinding
     from ratchet.protocols.qa.judge import MARKDOWN, SKIPPED, QaJudge, judge_step_commit, qa_judge
-    from ratchet.protocols.qa.review import FindingSeverity, QaFinding
 else:
     __getattr__ = on_demand(__name__)

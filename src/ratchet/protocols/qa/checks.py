@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,9 +21,10 @@ from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
 from ratchet.projects.environments.environment import tail
 from ratchet.protocols.qa.contract import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
-from ratchet.protocols.qa.review import FindingSeverity, QaFinding, ruled_by
+from ratchet.protocols.qa.gates import FindingSeverity, QaFinding, ruled_by
 from ratchet.sandbox import Bounds, Policy
 from ratchet.workspaces import Repository, TreeChange
+from ratchet.workspaces.directories import remove_tree
 from ratchet.workspaces.trees import PROGRAM
 
 _NAMED = 5
@@ -382,6 +382,6 @@ def _clear(directory: Path, path: str) -> None:
             return
     target = directory / path
     if target.is_dir() and not target.is_symlink():
-        shutil.rmtree(target)
+        remove_tree(target)
     elif os.path.lexists(target):
         target.unlink()

@@ -15,7 +15,7 @@ from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
 from ratchet.ledger.protocols import Protocol
 from ratchet.projects.discovery.facts import read_facts
-from ratchet.protocols.qa.review import FindingSeverity, QaFinding, added_lines, ruled_by
+from ratchet.protocols.qa.gates import FindingSeverity, QaFinding, added_lines, ruled_by
 from ratchet.protocols.spec.step_spec import QaPolicy, candidates, unsafe_path
 from ratchet.protocols.stream import ProtocolBlocked
 from ratchet.workspaces import Repository, TooLarge, TreeChange, TreeEntry

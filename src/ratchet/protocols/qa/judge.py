@@ -35,8 +35,7 @@ from ratchet.protocols.qa.contract import (
     table,
     text,
 )
-from ratchet.protocols.qa.review import BRIEF, FULL, ReviewGate, readable
-from ratchet.protocols.qa.secrets import SecretsGate
+from ratchet.protocols.qa.gates import BRIEF, FULL, ReviewGate, SecretsGate, readable
 from ratchet.protocols.spec.step_spec import QaPolicy, candidates, prompt_version, unsafe_path
 from ratchet.protocols.stream import ProtocolBlocked
 from ratchet.runtime import JobContext, configured_budgets
