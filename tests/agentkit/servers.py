@@ -124,7 +124,7 @@ def _tools(known: Architect) -> MCPServer[Any]:
         if message == "refuse":
             raise ValueError("no")
         known.feedback.append((message, severity))
-        return {"run_id": 40 + len(known.feedback)}
+        return {"feedback_id": 40 + len(known.feedback)}
 
     @server.tool()
     def ask_llm(

@@ -41,7 +41,7 @@ def known(serving: Architect, monkeypatch: pytest.MonkeyPatch) -> Architect:
     return serving
 
 
-def test_the_architect_takes_a_message_and_gives_the_number_of_its_run(known: Architect) -> None:
+def test_the_architect_takes_a_message_and_gives_its_number(known: Architect) -> None:
     assert send_to_architect("do better") == 41
     assert send_to_architect("much better", severity="critical") == 42
     assert known.feedback == [("do better", "normal"), ("much better", "critical")]

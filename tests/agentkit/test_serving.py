@@ -92,6 +92,26 @@ def fail(kind: str) -> str:
     raise LookupError("no such thing\\nat all")
 
 
+@runner.resource("counts://now", mime_type="application/json")
+def counts() -> dict:
+    """What was counted."""
+    return {"count": state.get("count")}
+
+
+@runner.resource("echoes://{word}")
+async def echo(word: str) -> str:
+    """A word, again."""
+    if word == "silence":
+        raise LookupError("nothing to hear")
+    return word + word
+
+
+@runner.prompt
+def ask_for(what: str) -> str:
+    """Asks for something."""
+    return f"Please bring {what}."
+
+
 if __name__ == "__main__":
     runner.run()
 '''
@@ -194,6 +214,28 @@ def test_tools_are_listed_with_their_words_and_types(served: tuple[Path, int]) -
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_resources_and_prompts_are_listed_and_read(served: tuple[Path, int], mode: str) -> None:
+    async def ask() -> None:
+        async with Client(f"http://127.0.0.1:{served[1]}/mcp", mode=mode) as client:
+            [resource] = (await client.list_resources()).resources
+            [template] = (await client.list_resource_templates()).resource_templates
+            [prompt] = (await client.list_prompts()).prompts
+            assert (str(resource.uri), resource.description) == ("counts://now", "What was counted.")
+            assert (template.uri_template, template.name) == ("echoes://{word}", "echo")
+            assert [(prompt.name, each.name) for each in prompt.arguments or ()] == [("ask_for", "what")]
+            [read] = (await client.read_resource("counts://now")).contents
+            assert "count" in json.loads(getattr(read, "text", ""))
+            [heard] = (await client.read_resource("echoes://ho")).contents
+            assert getattr(heard, "text", "") == "hoho"
+            [said] = (await client.get_prompt("ask_for", {"what": "milk"})).messages
+            assert getattr(said.content, "text", "") == "Please bring milk."
+            with pytest.raises(MCPError, match="nothing to hear"):
+                await client.read_resource("echoes://silence")
+
+    asyncio.run(ask())
+
+
 def test_a_tool_that_blocks_does_not_stop_the_others(served: tuple[Path, int]) -> None:
     async def meet() -> list[str]:
         async with Client(f"http://127.0.0.1:{served[1]}/mcp") as client, asyncio.TaskGroup() as group:

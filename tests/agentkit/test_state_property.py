@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ratchet.agentkit import StateInvalid, StateStore
 
@@ -75,16 +75,32 @@ class Edits(RuleBasedStateMachine):
         self.store.restore(number)
         self._became(self.states[number - 1])
 
-    @precondition(lambda self: len(self.states) > 1)
-    @rule(cut=st.integers(1, 30))
-    def lose_the_end_of_the_history(self, cut: int) -> None:
-        """As if the power had gone: the last line is torn, but the state is on the disk."""
-        path = self.store.directory / "state.history.jsonl"
-        raw = path.read_bytes()
-        last = len(raw) - raw.rstrip(b"\n").rfind(b"\n") - 1
-        path.write_bytes(raw[: len(raw) - min(cut, last)])
-        with self.store.edit():
-            pass
+    @rule(value=values)
+    def append_a_row(self, value: Any) -> None:
+        model = copy.deepcopy(self.states[-1])
+        if isinstance(model.get("list", []), list):
+            self.store.append("list", value)
+            _append(model, value)
+            self._became(model)
+
+    @rule(value=values)
+    def add_a_row(self, value: Any) -> None:
+        model = copy.deepcopy(self.states[-1])
+        listed = model.setdefault("list", [])
+        if isinstance(listed, list):
+            new = repr(_sorted(value)) not in [repr(_sorted(each)) for each in listed]
+            assert self.store.add("list", value) is new
+            if new:
+                listed.append(value)
+                self._became(model)
+
+    @rule(number=st.integers(-3, 3))
+    def increment(self, number: int) -> None:
+        value = self.states[-1].get("a", 0)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        self.store.increment("a", number)
+        self._became({**self.states[-1], "a": value + number})
 
     @invariant()
     def everything_is_as_it_should_be(self) -> None:

@@ -82,6 +82,8 @@ def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:
     """Do what is asked. `again` says that an earlier try failed: what was wrong is done right then."""
     answer = {"decision": "code", "bump": "patch", "summary": wanted.splitlines()[0][:100], "refused": None}
     match wanted.splitlines()[0].split():
+        case ["In", "production", *_]:
+            _change(place / "words.py", r"GREETING = .*", "GREETING = 'ahoy'")
         case ["create", greeting]:
             write_agent(place, greeting=greeting)
             return {"summary": f"a greeter that says {greeting}", "refused": None}
@@ -99,6 +101,11 @@ def _write(place: Path, wanted: str, *, again: bool) -> dict[str, Any]:
         case ["remember", lesson]:
             state = json.loads((place / "state.json").read_text())
             state["lessons"].append(lesson)
+            (place / "state.json").write_text(json.dumps(state))
+            answer["decision"] = "state"
+        case ["forget", "brief"]:
+            state = json.loads((place / "state.json").read_text())
+            state["lessons"].remove("be brief")
             (place / "state.json").write_text(json.dumps(state))
             answer["decision"] = "state"
         case ["forget", "everything"]:

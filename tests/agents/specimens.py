@@ -75,7 +75,7 @@ def feedback(text: str, rating: int) -> str:
         known["lessons"].append(text)
     if rating > 1:
         return "noted"
-    return f"sent as run {send_to_architect(text, severity='high')}"
+    return f"sent as {send_to_architect(text, severity='high')}"
 
 
 if __name__ == "__main__":

@@ -56,6 +56,11 @@ def greeter(runtime: Runtime) -> AgentDirectory:
     return place
 
 
+def in_another_form(greeter: AgentDirectory, commit: str) -> None:
+    """Have a version want its state otherwise than the others."""
+    (greeter.version(commit) / "state_schema.json").write_text(json.dumps({**COUNTER, "title": "another"}))
+
+
 def known(runtime: Runtime) -> AgentRow:
     with runtime.ledger.read() as tx:
         return get_agent(tx, "greeter")
@@ -153,7 +158,36 @@ def test_a_rollback_to_a_named_version_is_done_once(runtime: Runtime, greeter: A
     assert types(runtime) == ["agent.rolled_back"]
 
 
+def test_versions_of_one_form_share_the_state_wherever_the_agent_goes(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
+    moved = actions.rollback(runtime, "greeter", A, carry_state=True, **ADA)
+    assert [count(greeter, commit) for commit in (A, C)] == [3, 3]
+    StateStore(greeter.version(A)).increment("count")
+    assert count(greeter, C) == 4
+    assert moved.resumed is not None
+    assert moved.resumed.shared
+
+
+def test_a_rollback_says_which_changes_would_stay_behind_before_it_is_done(
+    runtime: Runtime, greeter: AgentDirectory
+) -> None:
+    in_another_form(greeter, A)
+    for _ in range(2):
+        StateStore(greeter.version(C)).increment("count")
+    with pytest.raises(Conflict, match=r"what was changed since then \(3 changes\) stays") as raised:
+        actions.rollback(runtime, "greeter", A, **ADA)
+    assert "--leave-changes" in (raised.value.hint or "")
+    assert "--carry-state" in (raised.value.hint or "")
+    assert known(runtime).current == C
+    moved = actions.rollback(runtime, "greeter", A, leave_changes=True, **ADA)
+    assert moved.resumed is not None
+    assert "3 changes" in moved.resumed.sentence
+    assert (known(runtime).current, count(greeter, A), count(greeter, C)) == (A, 1, 5)
+
+
 def test_the_state_is_carried_back_when_that_is_wanted(runtime: Runtime, greeter: AgentDirectory) -> None:
+    in_another_form(greeter, A)
     actions.rollback(runtime, "greeter", A, carry_state=True, **ADA)
     assert [count(greeter, commit) for commit in (A, B, C)] == [3, 2, 3]
     assert StateStore(greeter.version(A)).at(1) == {"count": 1}
@@ -173,6 +207,7 @@ def test_a_state_that_does_not_fit_the_older_version_is_not_carried(
 
 
 def test_a_rollback_does_not_move_what_was_moved_meanwhile(runtime: Runtime, greeter: AgentDirectory) -> None:
+    in_another_form(greeter, B)
     lock = greeter.version(B) / "state.lock"
     failures: list[Exception] = []
 
@@ -230,7 +265,7 @@ def test_a_deleted_agent_is_put_away(runtime: Runtime, greeter: AgentDirectory) 
     agent = known(runtime)
     grave = actions.delete(runtime, "greeter", **ADA)
     assert grave == runtime.home.absolute() / "agents" / ".deleted" / f"greeter-{agent.id}"
-    assert (grave / A / "state.json").is_file()
+    assert (grave / A / "state.db").is_file()
     assert not greeter.root.exists()
     assert types(runtime) == ["agent.deleted"]
     with pytest.raises(NotFound):
@@ -283,7 +318,7 @@ def test_a_delete_that_died_after_the_move_can_be_done_again(
     grave.parent.mkdir()
     greeter.root.rename(grave)
     assert actions.delete(runtime, "greeter", **ADA) == grave
-    assert (grave / C / "state.json").is_file()
+    assert (grave / C / "state.db").is_file()
     assert not greeter.root.exists()
     with pytest.raises(NotFound):
         known(runtime)
@@ -317,11 +352,11 @@ def test_the_state_is_read_and_restored(runtime: Runtime, greeter: AgentDirector
 def test_what_is_wrong_with_a_state_is_said(runtime: Runtime, greeter: AgentDirectory) -> None:
     with pytest.raises(NotFound, match="change 99 of the state of greeter"):
         actions.restore_state(runtime, "greeter", 99, **ADA)
+    for path in greeter.version(C).glob("state.db*"):
+        path.unlink()
     (greeter.version(C) / "state.json").write_text("{ half")
     with pytest.raises(Conflict, match=r"state\.json cannot be used"):
         actions.read_state(runtime, "greeter")
-    assert actions.restore_state(runtime, "greeter", 1, **ADA).restored == 1
-    assert count(greeter, C) == 3
 
 
 def test_a_state_that_no_longer_fits_is_not_restored(runtime: Runtime, greeter: AgentDirectory) -> None:

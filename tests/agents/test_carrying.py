@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ratchet.agents.state import CannotCarry, carried_state
-from ratchet.config import Settings, load_settings
+from ratchet.config import load_settings
+from ratchet.config.workflow_settings import Agents
 
 OLD = {"names": ["Ada"], "count": 1}
 LATER = {"names": ["Ada", "Bob"], "count": 2}
@@ -23,8 +24,8 @@ def migrate(state):
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load_settings({"home": str(tmp_path)}, env={}).settings
+def settings(tmp_path: Path) -> Agents:
+    return load_settings({"home": str(tmp_path)}, env={}).settings.agents
 
 
 @pytest.fixture
@@ -40,23 +41,21 @@ def write_schema(version: Path, schema: Any) -> None:
     (version / "state_schema.json").write_text(json.dumps(schema))
 
 
-def carried(version: Path, settings: Settings, *, staged: Any, base: Any = OLD, live: Any = LATER) -> Any:
+def carried(version: Path, settings: Agents, *, staged: Any, base: Any = OLD, live: Any = LATER) -> Any:
     return asyncio.run(carried_state(version, settings, base=base, staged=staged, live=live))
 
 
-def test_a_state_that_nobody_touched_goes_on_as_it_is_now(version: Path, settings: Settings) -> None:
+def test_a_state_that_nobody_touched_goes_on_as_it_is_now(version: Path, settings: Agents) -> None:
     assert carried(version, settings, staged=OLD) == LATER
 
 
-def test_what_the_engine_changed_is_added_to_what_happened_meanwhile(
-    version: Path, settings: Settings
-) -> None:
+def test_what_the_engine_changed_is_added_to_what_happened_meanwhile(version: Path, settings: Agents) -> None:
     staged = {**OLD, "names": ["Ada", "Eve"], "language": "en"}
     wanted = {"names": ["Ada", "Bob", "Eve"], "count": 2, "language": "en"}
     assert carried(version, settings, staged=staged) == wanted
 
 
-def test_the_live_state_is_migrated(version: Path, settings: Settings) -> None:
+def test_the_live_state_is_migrated(version: Path, settings: Agents) -> None:
     write_schema(version, PEOPLE)
     (version / "migrate.py").write_text(TO_PEOPLE)
     assert carried(version, settings, staged=OLD) == {
@@ -66,7 +65,7 @@ def test_the_live_state_is_migrated(version: Path, settings: Settings) -> None:
 
 
 def test_a_state_changed_in_the_new_form_is_added_to_the_migrated_one(
-    version: Path, settings: Settings
+    version: Path, settings: Agents
 ) -> None:
     write_schema(version, PEOPLE)
     (version / "migrate.py").write_text(TO_PEOPLE)
@@ -76,7 +75,7 @@ def test_a_state_changed_in_the_new_form_is_added_to_the_migrated_one(
 
 
 def test_a_state_in_the_new_form_needs_no_migration_while_nothing_else_changed(
-    version: Path, settings: Settings
+    version: Path, settings: Agents
 ) -> None:
     write_schema(version, PEOPLE)
     staged = {"people": [{"name": "Ada"}], "count": 1}
@@ -84,7 +83,7 @@ def test_a_state_in_the_new_form_needs_no_migration_while_nothing_else_changed(
 
 
 def test_a_new_form_without_a_migration_is_refused_when_the_old_one_went_on(
-    version: Path, settings: Settings
+    version: Path, settings: Agents
 ) -> None:
     write_schema(version, PEOPLE)
     with pytest.raises(CannotCarry, match="/names") as raised:
@@ -92,12 +91,12 @@ def test_a_new_form_without_a_migration_is_refused_when_the_old_one_went_on(
     assert "migrate.py" in (raised.value.hint or "")
 
 
-def test_a_place_that_both_changed_is_refused(version: Path, settings: Settings) -> None:
+def test_a_place_that_both_changed_is_refused(version: Path, settings: Agents) -> None:
     with pytest.raises(CannotCarry, match="/count"):
         carried(version, settings, staged={**OLD, "count": 100})
 
 
-def test_a_live_state_that_does_not_fit_the_new_schema_is_refused(version: Path, settings: Settings) -> None:
+def test_a_live_state_that_does_not_fit_the_new_schema_is_refused(version: Path, settings: Agents) -> None:
     write_schema(version, PEOPLE)
     with pytest.raises(CannotCarry, match="'people' is a required property") as raised:
         carried(version, settings, staged=OLD)
@@ -105,15 +104,13 @@ def test_a_live_state_that_does_not_fit_the_new_schema_is_refused(version: Path,
     assert str(version) not in str(raised.value)
 
 
-def test_a_staged_state_that_does_not_fit_its_own_schema_is_refused(
-    version: Path, settings: Settings
-) -> None:
+def test_a_staged_state_that_does_not_fit_its_own_schema_is_refused(version: Path, settings: Agents) -> None:
     write_schema(version, PEOPLE)
     with pytest.raises(CannotCarry, match=r"the changed state\.json"):
         carried(version, settings, staged={"people": "Ada"})
 
 
-def test_two_fitting_states_may_not_fit_together(version: Path, settings: Settings) -> None:
+def test_two_fitting_states_may_not_fit_together(version: Path, settings: Agents) -> None:
     write_schema(version, {"type": "object", "maxProperties": 2})
     with pytest.raises(CannotCarry, match="with the changes"):
         carried(version, settings, base={"a": 1}, staged={"a": 1, "b": 1}, live={"a": 1, "c": 1})
@@ -122,13 +119,13 @@ def test_two_fitting_states_may_not_fit_together(version: Path, settings: Settin
 @pytest.mark.parametrize(
     "schema", [{"type": "no such type"}, ["no schema"], {"$ref": "https://example.com/schema"}]
 )
-def test_a_schema_that_is_none_is_refused(version: Path, settings: Settings, schema: Any) -> None:
+def test_a_schema_that_is_none_is_refused(version: Path, settings: Agents, schema: Any) -> None:
     write_schema(version, schema)
     with pytest.raises(CannotCarry):
         carried(version, settings, staged=OLD)
 
 
-def test_a_state_deeper_than_any_agent_can_store_is_refused(version: Path, settings: Settings) -> None:
+def test_a_state_deeper_than_any_agent_can_store_is_refused(version: Path, settings: Agents) -> None:
     live: Any = {}
     for _ in range(200):
         live = {"deeper": live}
@@ -136,14 +133,14 @@ def test_a_state_deeper_than_any_agent_can_store_is_refused(version: Path, setti
         carried(version, settings, staged=OLD, live=live)
 
 
-def test_a_failing_migration_is_refused(version: Path, settings: Settings) -> None:
+def test_a_failing_migration_is_refused(version: Path, settings: Agents) -> None:
     (version / "migrate.py").write_text("def migrate(state):\n    raise ValueError('no way')\n")
     with pytest.raises(CannotCarry, match="no way"):
         carried(version, settings, staged=OLD)
 
 
 def test_the_migration_of_the_version_before_is_not_done_again(
-    version: Path, settings: Settings, tmp_path: Path
+    version: Path, settings: Agents, tmp_path: Path
 ) -> None:
     parent = tmp_path / "parent"
     parent.mkdir()

@@ -66,7 +66,7 @@ def test_an_architect_killed_at_any_stage_makes_the_agent_all_the_same(
         assert len(list_sessions(tx, run_id=run_id)) == 1
         assert total(tx, "run", run_id).input_tokens == 10
     root = place_of(runtime.home, NAME).root
-    assert tree(root) == {"repo.git", run.result["commit"]}
+    assert tree(root) == {"repo.git", "states", run.result["commit"]}
     assert places_passed(runtime.home).count("after the session") == (2 if place in _PAID_AGAIN else 1)
     assert fsck(root) == ""
     # The worker closes its git commands behind the end of the run.
@@ -86,7 +86,7 @@ def test_an_architect_killed_at_any_stage_of_a_change_leaves_the_live_version_an
     # Whatever lies around, what serves is whole.
     assert git(root / first, "status", "--porcelain") == ""
     assert StateStore(root / first).read()["greeted"] == 5
-    assert tree(root) - {"repo.git", first} <= {f"{first}-staging", *versions(root)}
+    assert tree(root) - {"repo.git", "states", first} <= {f"{first}-staging", *versions(root)}
 
     fleet.add()
     eventually(lambda: settled(ledger, run_id))
@@ -98,7 +98,7 @@ def test_an_architect_killed_at_any_stage_of_a_change_leaves_the_live_version_an
         assert [each.commit for each in list_versions(tx, agent.id)] == [second, first]
         assert agent.current == second
         assert len(list_sessions(tx, run_id=run_id)) == 1
-    assert tree(root) == {"repo.git", first, second}
+    assert tree(root) == {"repo.git", "states", first, second}
     assert StateStore(root / second).read()["greeted"] == 5
     assert git(root / second, "log", "--format=%H").split() == [second, first]
     assert places_passed(runtime.home).count("after the session") == (2 if place in _PAID_AGAIN else 1)

@@ -59,7 +59,7 @@ def test_a_server_killed_while_it_rewrites_an_agent_serves_it_again_and_finishes
     first = settle(runtime)
     with serving(home, url) as server:
         assert greeting(home) == "hello, Ada"
-        die_at(home, place)
+        die_at(home, place, with_parent=True)
         run_id = send_feedback(runtime, NAME, "say ahoy", actor="test")
         assert server.wait(60) == -9
     eventually(lambda: processes(home) == [])
@@ -71,7 +71,7 @@ def test_a_server_killed_while_it_rewrites_an_agent_serves_it_again_and_finishes
         eventually(lambda: greeting(home) == "ahoy, Ada")
     with ledger.read() as tx:
         second = get_run(tx, run_id).result["commit"]
-    assert tree(place_of(home, NAME).root) == {"repo.git", first, second}
+    assert tree(place_of(home, NAME).root) == {"repo.git", "states", first, second}
     eventually(lambda: processes(home) == [])
 
 

@@ -2,12 +2,12 @@
 
 from ratchet.agentkit.architect import ask, send_to_architect
 from ratchet.agentkit.client import Agent, AgentTool, agent, call_agent
+from ratchet.agentkit.database import Change
 from ratchet.agentkit.errors import (
     AgentKitError,
     AgentUnreachable,
     AnswerInvalid,
     ArchitectUnreachable,
-    HistoryDamaged,
     Misused,
     NoSuchChange,
     SchemaInvalid,
@@ -16,9 +16,9 @@ from ratchet.agentkit.errors import (
     StateExists,
     StateInvalid,
     StateMissing,
+    StateMoved,
     ToolFailed,
 )
-from ratchet.agentkit.history import Change
 from ratchet.agentkit.logs import Surroundings, log, surroundings
 from ratchet.agentkit.server import Runner, Tuner
 from ratchet.agentkit.store import StateStore, state
@@ -31,7 +31,6 @@ __all__ = [
     "AnswerInvalid",
     "ArchitectUnreachable",
     "Change",
-    "HistoryDamaged",
     "Misused",
     "NoSuchChange",
     "Runner",
@@ -41,6 +40,7 @@ __all__ = [
     "StateExists",
     "StateInvalid",
     "StateMissing",
+    "StateMoved",
     "StateStore",
     "Surroundings",
     "ToolFailed",

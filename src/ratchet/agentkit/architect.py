@@ -95,10 +95,11 @@ _PAUSES = (0.2, 0.5, 1.0)
 
 
 def send_to_architect(message: str, severity: Severity = "normal") -> int:
-    """Tell the Architect what should be better about this agent; returns the number of the run that it starts.
+    """Tell the Architect what should be better about this agent; returns the number under which it has the remark.
 
-    Returns as soon as the Architect has taken the message, long before anything has changed. Works in async code
-    too. Raises `ArchitectUnreachable`, and `ToolFailed` if the Architect refuses the message.
+    Returns as soon as the Architect has taken the message, long before anything has changed: remarks are collected,
+    the same words are counted, and one change is made for all of them. Works in async code too. Raises
+    `ArchitectUnreachable`, and `ToolFailed` if the Architect refuses the message.
     """
     if not message.strip():
         raise Misused("the message to the Architect is empty")
@@ -108,12 +109,10 @@ def send_to_architect(message: str, severity: Severity = "normal") -> int:
         lambda: use("send_feedback", {"message": message, "severity": severity}, seconds=_SECONDS)
     )
     said = answer.structured_content
-    run = said.get("run_id") if isinstance(said, dict) else None
-    if type(run) is not int:
-        raise AnswerInvalid(
-            f"the Architect took the message and answered {said!r:.200}, not the number of a run"
-        )
-    return run
+    number = said.get("feedback_id") if isinstance(said, dict) else None
+    if type(number) is not int:
+        raise AnswerInvalid(f"the Architect took the message and answered {said!r:.200}, not its number")
+    return number
 
 
 async def use(tool: str, arguments: Mapping[str, Any], *, seconds: float) -> CallToolResult:

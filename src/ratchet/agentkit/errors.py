@@ -40,12 +40,12 @@ class StateDamaged(AgentKitError):
     """A file of the state cannot be used as it lies there."""
 
 
-class HistoryDamaged(StateDamaged):
-    """The history of the state has a line that cannot be used."""
-
-
 class StateBusy(AgentKitError):
     """The lock cannot be had: this thread has it already, or somebody else keeps it too long."""
+
+
+class StateMoved(AgentKitError):
+    """Another version of the agent has taken the state over: a change made here would be lost. Nothing was written."""
 
 
 class NoSuchChange(AgentKitError):

@@ -9,9 +9,12 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 URL = "RATCHET_AGENTS_URL"
 ROLE = "RATCHET_AGENT_ROLE"
+LISTEN = "RATCHET_AGENT_LISTEN"
+"""The address at which a server that runs without Ratchet listens, if that is not this machine's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,27 @@ def _variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+SECRETS = "RATCHET_AGENT_SECRETS"
+"""Names the variables of the environment whose values are secret."""
+_MASK = "***"
+
+
+def has_secrets() -> bool:
+    return bool(os.environ.get(SECRETS))
+
+
+def without_secrets(value: Any) -> Any:
+    """The same value of JSON, with every secret in its texts hidden."""
+    if isinstance(value, str):
+        for name in filter(None, os.environ.get(SECRETS, "").split(",")):
+            secret = os.environ.get(name)
+            value = value.replace(secret, _MASK) if secret else value
+        return value
+    if isinstance(value, dict):
+        return {without_secrets(key): without_secrets(each) for key, each in value.items()}
+    return [without_secrets(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 _ROLES = ("runner", "tuner")
 _BYTES = 4 * 1024 * 1024
 _KEPT = 3
@@ -62,6 +86,9 @@ class _Form(logging.Formatter):
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
+
+    def format(self, record: logging.LogRecord) -> str:
+        return str(without_secrets(super().format(record)))
 
 
 class _RoleFile(logging.Handler):

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -25,7 +27,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ratchet.agentkit.errors import AgentKitError
-from ratchet.agentkit.logs import log
+from ratchet.agentkit.logs import has_secrets, log, without_secrets
+
+_LONGEST_VERSION = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,92 @@ class ToolFunction:
 
 def served(name: str, instructions: str | None, tools: Iterable[ToolFunction]) -> MCPServer[Any]:
     """The MCP server that has these tools. Raises what the library says of a function that can be none."""
-    # Nobody is told of new tools while a version runs: they come with the next version.
-    server = MCPServer(name, instructions=instructions, subscriptions=False, middleware=[_log_calls])
+    # Nobody is told of new tools while a version runs: they come with the next version, and Ratchet's gateway tells.
+    server = MCPServer(
+        name,
+        instructions=instructions,
+        version=_version(),
+        subscriptions=False,
+        middleware=[_hide_secrets, _log_calls, _announce_changes],
+    )
     for tool in tools:
         server.add_tool(_reporting(tool.function), name=tool.name, description=tool.description)
     return server
+
+
+def _version() -> str:
+    """The number of this version of the agent, which lies beside its code."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(Path("metadata.json").read_text(encoding="utf-8"))["version"])[
+            :_LONGEST_VERSION
+        ]
+    return ""
+
+
+async def _announce_changes(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Say in the answer to a hello that lists may change: they do when the session is led to another version."""
+    answer = await call_next(ctx)
+    if ctx.method == "initialize" and isinstance(answer, dict):
+        for name in ("tools", "resources", "prompts"):
+            if isinstance(known := answer.get("capabilities", {}).get(name), dict):
+                known["listChanged"] = True
+    return answer
+
+
+def offer(
+    server: MCPServer[Any],
+    resources: Mapping[str, tuple[str, str | None, Callable[..., Any]]],
+    prompts: Mapping[str, tuple[str, Callable[..., Any]]],
+) -> None:
+    """Add resources and prompts. Raises what the library says of a function that can be none."""
+    for uri, (text, mime_type, function) in resources.items():
+        server.resource(uri, name=function.__name__, description=text, mime_type=mime_type)(_told(function))
+    for name, (text, function) in prompts.items():
+        server.prompt(name=name, description=text)(_told(function))
+
+
+def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, but what it raises is in the log and reaches its caller as a sentence."""
+
+    def failure(error: BaseException) -> MCPError:
+        return MCPError(_INTERNAL_ERROR, str(_failure(function, error)))
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def waited(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except MCPError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise failure(error) from error
+
+        return waited
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MCPError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise failure(error) from error
+
+    return called
+
+
+async def _hide_secrets(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    if not has_secrets():
+        return await call_next(ctx)
+    try:
+        answer = await call_next(ctx)
+    except MCPError as error:
+        raise MCPError(error.error.code, without_secrets(error.error.message)) from None
+    if isinstance(answer, dict) or answer is None:
+        hidden: dict[str, Any] | None = without_secrets(answer)
+        return hidden
+    return type(answer).model_validate(without_secrets(answer.model_dump(mode="json", by_alias=True)))
 
 
 async def _log_calls(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -120,6 +205,7 @@ def _structured(returned: Any) -> Any:
 
 
 _PATH = "/mcp"
+_INTERNAL_ERROR = -32603
 _GRACE_SECONDS = 8.0
 # Behind the grace: what still runs then is a tool in a thread, which nothing but the end of the process ends.
 _LAST_SECONDS = 2.0
@@ -137,7 +223,7 @@ class AgentListener(uvicorn.Server):
                 allowed_origins=[f"http://{host}:*" for host in ("127.0.0.1", "localhost")],
             ),
         )
-        self._sessions = server.session_manager
+        self.sessions = server.session_manager
         self._messages = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -155,9 +241,48 @@ class AgentListener(uvicorn.Server):
             )
         )
 
-    async def listen(self, bound: socket.socket) -> None:
-        async with self._sessions.run():
-            await self.serve(sockets=[bound])
+    async def listen(self, *bound: socket.socket) -> None:
+        async with self.sessions.run():
+            await self.serve(sockets=list(bound))
+
+    async def asked(
+        self, what: str, params: dict[str, Any] | None, session: bytes | None = None, *, method: str = "POST"
+    ) -> bytes | None:
+        """Answer one message of a client that is in this process; the session in the answer."""
+        message = {
+            "jsonrpc": "2.0",
+            "method": what,
+            **({} if params is None else {"id": 1, "params": params}),
+        }
+        came = [{"type": "http.request", "body": json.dumps(message).encode(), "more_body": False}]
+        given: dict[bytes, bytes] = {}
+        headers = [
+            (b"host", b"127.0.0.1:1"),
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json, text/event-stream"),
+            *([] if session is None else [(b"mcp-session-id", session)]),
+        ]
+
+        async def receive() -> Any:
+            return came.pop() if came else await asyncio.Event().wait()
+
+        async def send(event: Any) -> None:
+            given.update(event.get("headers", ()))
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": _PATH,
+            "raw_path": _PATH.encode(),
+            "query_string": b"",
+            "headers": headers,
+            "http_version": "1.1",
+            "scheme": "http",
+            "server": ("127.0.0.1", 1),
+            "client": ("127.0.0.1", 2),
+        }
+        await self._app(scope, receive, send)
+        return given.get(b"mcp-session-id")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         _end_at_the_latest()
@@ -188,9 +313,9 @@ class AgentListener(uvicorn.Server):
             await Response(status_code=404)(scope, receive, send)
         elif scope["method"] == "POST":
             with self._counted():
-                await self._sessions.handle_request(scope, receive, send)
+                await self.sessions.handle_request(scope, receive, send)
         else:
-            await self._sessions.handle_request(scope, receive, send)
+            await self.sessions.handle_request(scope, receive, send)
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -202,6 +327,29 @@ class AgentListener(uvicorn.Server):
             self._messages -= 1
             if self._messages == 0:
                 self._quiet.set()
+
+
+async def practise() -> None:
+    """Serve a client as every server does, without a port."""
+
+    def practice(number: int, words: list[str], options: dict[str, str] | None = None) -> dict[str, int]:
+        return {"number": number + len(words) + len(options or {})}
+
+    listener = AgentListener(served("practice", None, [ToolFunction("practice", "", practice)]), 1)
+    listener.config.load()
+    use = {"name": "practice", "arguments": {"number": 1, "words": ["x"]}}
+    greeting = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    async with listener.sessions.run():
+        session = await listener.asked("initialize", greeting)
+        await listener.asked("notifications/initialized", None, session)
+        await listener.asked("tools/list", {}, session)
+        for _ in range(2):
+            await listener.asked("tools/call", use, session)
+        await listener.asked("", None, session, method="DELETE")
 
 
 def _end_at_the_latest() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 from ratchet.agentkit.errors import Misused
-from ratchet.agentkit.logs import ROLE, URL, log, log_as
+from ratchet.agentkit.logs import LISTEN, ROLE, URL, log, log_as, surroundings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +27,8 @@ class _Service:
         self.name = name
         self.instructions = instructions
         self._tools: dict[str, tuple[str, Callable[..., Any]]] = {}
+        self._resources: dict[str, tuple[str, str | None, Callable[..., Any]]] = {}
+        self._prompts: dict[str, tuple[str, Callable[..., Any]]] = {}
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -59,6 +61,51 @@ class _Service:
 
         return add if function is None else add(function)
 
+    def resource(
+        self, uri: str, /, *, description: str | None = None, mime_type: str | None = None
+    ) -> Callable[[F], F]:
+        """Make a function a resource: what it returns is read at `uri`, as text, bytes or JSON.
+
+        `notes://{number}` is a template: its names are the function's parameters.
+        """
+
+        def add(added: F) -> F:
+            if uri in self._resources:
+                raise Misused(f"{self.name} has two resources {uri}", hint="give one of them another URI")
+            self._resources[uri] = (description or inspect.getdoc(added) or "", mime_type, added)
+            return added
+
+        if callable(uri):
+            raise Misused("a resource needs a URI", hint=f'write @{self.role}.resource("notes://all")')
+        return add
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+
+    @overload
+    def prompt(self, /, *, name: str | None = None, description: str | None = None) -> Callable[[F], F]: ...
+
+    def prompt(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+    ) -> Any:
+        """Make a function a prompt, whose text it returns: `@runner.prompt`. Its parameters are texts."""
+
+        def add(added: F) -> F:
+            called = name or added.__name__
+            if called in self._prompts:
+                raise Misused(
+                    f"{self.name} has two prompts called {called}", hint="give one of them another name"
+                )
+            self._prompts[called] = (description or inspect.getdoc(added) or "", added)
+            return added
+
+        return add if function is None else add(function)
+
     def run(self, argv: Sequence[str] | None = None) -> None:
         """Serve until a signal says to end. `argv` is what follows the program's name on the command line."""
         port, *others = self._ports(sys.argv[1:] if argv is None else argv)
@@ -75,7 +122,8 @@ class _Service:
     def _serve(self, bound: socket.socket, port: int) -> None:
         import asyncio
 
-        from ratchet.agentkit.mcp_server import AgentListener, ToolFunction, served
+        from ratchet.agentkit.mcp_server import AgentListener, ToolFunction, offer, served
+        from ratchet.agentkit.relay import take_over
 
         try:
             server = served(
@@ -83,12 +131,13 @@ class _Service:
                 self.instructions,
                 [ToolFunction(name, text, function) for name, (text, function) in self._tools.items()],
             )
+            offer(server, self._resources, self._prompts)
         except Exception:
             log.exception("%s cannot be served", self.name)
             raise
 
         async def serve() -> None:
-            await AgentListener(server, port).listen(bound)
+            await AgentListener(server, port).listen(bound, *take_over())
 
         log.info("%s serves %d tools at port %d", self.name, len(self._tools), port)
         asyncio.run(serve())
@@ -113,7 +162,7 @@ class _Service:
         bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            bound.bind(("127.0.0.1", port))
+            bound.bind((os.environ.get(LISTEN) or "127.0.0.1", port))
             bound.listen(_BACKLOG)
         except OSError as error:
             bound.close()
@@ -139,3 +188,9 @@ class Tuner(_Service):
     def _note_ports(self, ports: Sequence[int]) -> None:
         # Where the environment does not say where the Architect answers, the command line does.
         os.environ.setdefault(URL, f"http://127.0.0.1:{ports[0]}")
+        if surroundings().token is None:
+            print(
+                "Ratchet has not started this Tuner: its tools work, but without a token, which Ratchet hands it in"
+                " RATCHET_AGENT_TOKEN, the Architect takes nothing from it.",
+                file=sys.stderr,
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from ratchet.agentkit.errors import StateInvalid
@@ -71,11 +71,7 @@ def _in_list(old: list[Any], new: list[Any], path: Path) -> Iterator[Step]:
 
 def _same(one: Any, other: Any) -> bool:
     # To Python 1, 1.0 and True are equal, and so are 0.0 and -0.0; as JSON they are not.
-    return bool(one == other) and _text(one) == _text(other)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return bool(one == other) and text_of(one) == text_of(other)
 
 
 def _found(value: Any, path: Sequence[str | int]) -> Any:
@@ -84,7 +80,8 @@ def _found(value: Any, path: Sequence[str | int]) -> Any:
     return value
 
 
-MOST_BYTES = 16 * 1024 * 1024
+MOST_BYTES = 256 * 1024 * 1024
+"""Of a whole state, as text."""
 _MOST_VALUES = 2_000_000
 _DEEPEST = 100
 _LARGEST_BITS = 4096
@@ -105,12 +102,23 @@ def plain(value: object) -> dict[str, Any]:
     """
     if not isinstance(value, dict):
         raise StateInvalid(f"is {_kind(value)}; the whole state must be an object (a dict)")
-    copying = _Copying()
+    return {_checked(_key, key): plain_value(key, child) for key, child in value.items()}
+
+
+def plain_value(key: str, value: object) -> Any:
+    """The same for the value of one top-level key."""
+    return _checked(lambda child: _Copying().at(key, child, _DEEPEST), value)
+
+
+def _checked(copied: Callable[[Any], Any], value: object) -> Any:
     try:
-        copied: dict[str, Any] = copying.copied(value, _DEEPEST)
+        return copied(value)
     except _Refused as refused:
         raise StateInvalid(str(refused), path=_path(refused.steps)) from None
-    return copied
+
+
+def _key(key: object) -> str:
+    return _Copying().key(key)
 
 
 def parsed(raw: bytes) -> dict[str, Any]:
@@ -122,14 +130,9 @@ def parsed(raw: bytes) -> dict[str, Any]:
     return plain(value)
 
 
-def canonical(state: dict[str, Any]) -> bytes:
-    """The text of a state that is the same for the same state. Raises `StateInvalid` for one that is too large."""
-    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    if len(text) > MOST_BYTES:
-        raise StateInvalid(
-            f"takes {len(text):,} bytes; {MOST_BYTES:,} is the most", hint="keep large things elsewhere"
-        )
-    return text
+def text_of(value: Any) -> str:
+    """A value as JSON, the same for the same value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class _Copying:
@@ -170,15 +173,15 @@ class _Copying:
         if deeper == 0:
             raise _Refused(f"is nested deeper than {_DEEPEST} levels, or contains itself")
         if isinstance(value, dict):
-            return {self._key(key): self._at(key, child, deeper) for key, child in value.items()}
-        return [self._at(place, child, deeper) for place, child in enumerate(value)]
+            return {self.key(key): self.at(key, child, deeper) for key, child in value.items()}
+        return [self.at(place, child, deeper) for place, child in enumerate(value)]
 
-    def _key(self, key: object) -> str:
+    def key(self, key: object) -> str:
         if not isinstance(key, str):
             raise _Refused(f"has the key {key!r:.80}, {_kind(key)}; the keys of an object are texts")
         return self._text(key)
 
-    def _at(self, step: str | int, child: object, deeper: int) -> Any:
+    def at(self, step: str | int, child: object, deeper: int) -> Any:
         try:
             return self.copied(child, deeper - 1)
         except _Refused as refused:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ratchet.agentkit import AgentKitError, Change, NoSuchChange, StateStore
 from ratchet.agents.contract import AgentDirectory, agents_directory, place_of
 from ratchet.agents.state import CannotCarry
+from ratchet.agents.stores import AgentStates, Resumed
 from ratchet.agents.versions import find_version
 from ratchet.kernel import Conflict, NotFound
 from ratchet.ledger import Ledger, Transaction
@@ -57,6 +58,8 @@ class Moved:
     agent: AgentRow
     version: AgentVersion
     before: str | None
+    resumed: Resumed | None = None
+    """What became of the state, where it moved."""
 
     @property
     def moved(self) -> bool:
@@ -84,7 +87,8 @@ def promote(
             release_version(tx, agent, wanted.commit)
         else:
             _check_sound(agent, wanted)
-        return _move(tx, agent, wanted, why="promoted")
+        resumed = _resumed(where, agent, wanted)
+        return replace(_move(tx, agent, wanted, why="promoted"), resumed=resumed)
 
 
 def rollback(
@@ -93,22 +97,40 @@ def rollback(
     version: str | None = None,
     *,
     carry_state: bool = False,
+    leave_changes: bool = False,
     actor: str,
     request_id: str | None = None,
 ) -> Moved:
-    """Go back to the version that was current before, or to the one named. It keeps its own state.
+    """Go back to the version that was current before, or to the one named. It works on the state that there is.
 
-    With `carry_state` it is first given the present one; the history of its state keeps what it had. Raises
-    `CannotCarry`, with nothing moved, if that does not fit its schema.
+    One that has it in another form resumes its own, or with `carry_state` takes the present one as it is; the history
+    of its state keeps what it had. Raises `CannotCarry`, with nothing moved, if that does not fit its schema, and
+    `Conflict` if changes of the state would stay behind, unless that is said with `leave_changes`.
     """
     with where.ledger.read() as tx:
         seen = _ready(tx, name)
         wanted = _before(tx, seen) if version is None else find_version(tx, seen, version)
     _check_sound(seen, wanted)
+    resumed = _resumed(where, seen, wanted)
+    if resumed is not None and resumed.later and not (carry_state or leave_changes):
+        raise Conflict(
+            f"version {wanted.version} ({wanted.commit[:12]}) of {name} can be gone back to, but {resumed.sentence}",
+            hint="`--leave-changes` goes back all the same, `--carry-state` takes the present state along",
+        )
     if carry_state and seen.current is not None and seen.current != wanted.commit:
         _carry_state(place_of(where.home, name), seen.current, wanted)
     with where.ledger.write(actor=actor, request_id=request_id) as tx:
-        return _move(tx, seen, wanted, why="rolled_back")
+        moved = _move(tx, seen, wanted, why="rolled_back")
+    return replace(moved, resumed=Resumed(shared=True) if carry_state else resumed)
+
+
+def _resumed(where: Place, agent: AgentRow, to: AgentVersion) -> Resumed | None:
+    """What becomes of the state when the address moves; None where it stays, or no state can be read."""
+    if agent.current in (None, to.commit):
+        return None
+    with contextlib.suppress(AgentKitError, OSError):
+        return AgentStates(place_of(where.home, agent.name)).resumed(to.commit, agent.current)
+    return None
 
 
 def pin(
@@ -233,11 +255,11 @@ def _move(
 
 def _carry_state(place: AgentDirectory, current: str, to: AgentVersion) -> None:
     """Give an older version the present state, under its lock and its schema."""
+    states = AgentStates(place)
     try:
-        state = StateStore(place.version(current)).read()
-        with StateStore(place.version(to.commit), _PATIENCE_SECONDS).edit(by="rollback") as older:
-            older.clear()
-            older.update(state)
+        for commit in (current, to.commit):
+            states.adopt(commit, current)
+        states.carry(to.commit, current)
     except AgentKitError as error:
         raise CannotCarry(
             f"the present state cannot go back to version {to.version} ({to.commit[:12]}): {error.message}",

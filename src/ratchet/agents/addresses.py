@@ -14,7 +14,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -158,21 +158,40 @@ def _configured(settings: Agents) -> str | None:
     return f"http://{host}:{settings.port}" if settings.port else None
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A host, and the token that opens all that it serves; none, if this process cannot read it."""
+
+    url: str
+    token: str | None = field(repr=False)
+
+
+def home_token(loaded: Loaded) -> str | None:
+    """The token of the home, as its server made or was given it."""
+    configured = loaded.settings.server.token
+    if configured is not None:
+        return configured.get_secret_value()
+    try:
+        return (loaded.home / "token").read_text().strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 _ANSWER_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def reached(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
-    """Where the agents of this home answer: the URL of its host, or of one that serves this block alone."""
+async def reached(runtime: Runtime, loaded: Loaded) -> AsyncIterator[Reached]:
+    """Where the agents of this home answer: its host, or one that serves this block alone."""
     url = announced(loaded.home)
     if url is not None and await _answers(url):
-        yield url
+        yield Reached(url, home_token(loaded))
         return
     # Only now: a command that finds a running host needs nothing of what one is made of.
     from ratchet.agents.host.host import hosting_alone
 
-    async with hosting_alone(runtime, loaded) as url:
-        yield url
+    async with hosting_alone(runtime, loaded) as found:
+        yield found
 
 
 async def _answers(url: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ def check_creation(runtime: Runtime, wanted: AgentRequest) -> None:
     Raises `NotReady`, and `Misuse` for what can never work.
     """
     check_name(wanted.name)
-    _checked_text(runtime, wanted.description, "what the agent should do")
+    checked_text(runtime, wanted.description, "what the agent should do")
     _require_engine(runtime, wanted.engine, wanted.model)
 
 
@@ -53,7 +54,7 @@ def check_feedback(
     runtime: Runtime, name: str, message: str, *, engine: str | None = None, model: str | None = None
 ) -> None:
     """The same for feedback: the agent has an engine of its own."""
-    _checked_text(runtime, message, "feedback")
+    checked_text(runtime, message, "feedback")
     with runtime.ledger.read() as tx:
         known = rows.get_agent(tx, name)
     _require_engine(runtime, engine or known.engine, model or known.model)
@@ -69,7 +70,7 @@ def create_agent(
 ) -> RunId:
     """Begin to make an agent. Raises `Misuse` for what can never work and `Conflict` when the name is taken."""
     check_name(wanted.name)
-    text = _checked_text(runtime, wanted.description, "what the agent should do")
+    text = checked_text(runtime, wanted.description, "what the agent should do")
     _check_engine(runtime, wanted.engine)
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         _give_up_abandoned(tx, wanted.name)
@@ -92,49 +93,64 @@ def send_feedback(
     name: str,
     message: str,
     *,
+    actor: str,
+    request_id: str | None = None,
+    **more: Any,
+) -> RunId:
+    """Tell an agent what was wrong, or what is wanted; see `begin_feedback`."""
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        return begin_feedback(tx, runtime, name, message, **more)
+
+
+def begin_feedback(
+    tx: Transaction,
+    runtime: Runtime,
+    name: str,
+    message: str,
+    *,
     severity: Severity = Severity.NORMAL,
     version: str | None = None,
     source: str = "person",
     engine: str | None = None,
     model: str | None = None,
     simulated: bool = False,
-    actor: str,
-    request_id: str | None = None,
+    incident: Mapping[str, Any] | None = None,
 ) -> RunId:
-    """Tell an agent what was wrong, or what is wanted.
+    """Begin the run by which an agent is told something.
 
     Without a `version`, or with the one that is current now, it is about the agent: it is applied to whatever is
-    current when its turn comes. With an older version it makes a variant of that one.
+    current when its turn comes. With an older version it makes a variant of that one. Of an `incident` the number and
+    the call are given, which the change must answer.
     """
-    text = _checked_text(runtime, message, "feedback")
+    text = checked_text(runtime, message, "feedback")
     _check_engine(runtime, engine)
-    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
-        [agent] = rows.with_blocked(tx, [rows.get_agent(tx, name)])
-        _check_not_blocked(agent)
-        if agent.status is not AgentStatus.READY:
-            raise Conflict(
-                f"the agent {name} is {agent.status}",
-                hint="feedback is for an agent that is ready; wait for it",
-            )
-        if simulated and not agent.simulated:
-            raise Misuse(
-                f"the agent {name} is real, so a simulation must not change it", hint="leave out --simulated"
-            )
-        commit = None if version is None else find_version(tx, agent, version).commit
-        spec = {
-            "action": "feedback",
-            "agent": name,
-            "version": None if commit == agent.current else commit,
-            "given_on": commit or agent.current,
-            "severity": Severity(severity),
-            "source": source,
-            "engine": engine or agent.engine,
-            "model": model or agent.model,
-        }
-        run_id = _start(runtime, tx, agent, text, spec, simulated=simulated)
-        data = {"agent": name, "severity": severity, "source": source, "on": spec["given_on"]}
-        tx.event("agent.feedback", message=text[:500], run_id=run_id, data=data)
-        return run_id
+    [agent] = rows.with_blocked(tx, [rows.get_agent(tx, name)])
+    _check_not_blocked(agent)
+    if agent.status is not AgentStatus.READY:
+        raise Conflict(
+            f"the agent {name} is {agent.status}",
+            hint="feedback is for an agent that is ready; wait for it",
+        )
+    if simulated and not agent.simulated:
+        raise Misuse(
+            f"the agent {name} is real, so a simulation must not change it", hint="leave out --simulated"
+        )
+    commit = None if version is None else find_version(tx, agent, version).commit
+    spec = {
+        "action": "feedback",
+        "agent": name,
+        "version": None if commit == agent.current else commit,
+        "given_on": commit or agent.current,
+        "severity": Severity(severity),
+        "source": source,
+        "engine": engine or agent.engine,
+        "model": model or agent.model,
+        **({} if incident is None else {"incident": dict(incident)}),
+    }
+    run_id = _start(runtime, tx, agent, text, spec, simulated=simulated)
+    data = {"agent": name, "severity": severity, "source": source, "on": spec["given_on"]}
+    tx.event("agent.feedback", message=text[:500], run_id=run_id, data=data)
+    return run_id
 
 
 def message_of(runtime: Runtime, spec: dict[str, Any]) -> str:
@@ -172,7 +188,8 @@ def _start(
     return run_id
 
 
-def _checked_text(runtime: Runtime, text: str, what: str) -> str:
+def checked_text(runtime: Runtime, text: str, what: str) -> str:
+    """The text as it is taken. Raises `Misuse` for one that is empty or too long."""
     plain = text.encode(errors="replace").decode().replace("\0", "").strip()
     if not plain:
         raise Misuse(f"{what} cannot be empty", hint="say it in a sentence or two")
@@ -193,9 +210,11 @@ def _shortened(description: str) -> str:
 def _check_engine(runtime: Runtime, name: str | None) -> None:
     wanted = name or runtime.settings.agents.engine
     engine = open_engine(wanted, EngineContext(runtime.settings, runtime.home, os.environ))
-    if not engine.capabilities.edits_files:
+    able = engine.capabilities
+    if not able.edits_files or able.learns_scores:
+        what = "follows scores, which an agent has none of" if able.learns_scores else "edits no files"
         raise Misuse(
-            f"the engine {engine.name} edits no files, so it cannot write an agent",
+            f"the engine {engine.name} {what}, so it cannot write an agent",
             hint="use codex, claude or another engine that does: `ratchet engine list`",
         )
 

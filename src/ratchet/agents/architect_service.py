@@ -16,13 +16,14 @@ from ratchet.agents.addresses import AgentTokens, Bearer
 from ratchet.agents.architect import AgentRequest
 from ratchet.agents.completion import ask_llm
 from ratchet.agents.contract import Severity
+from ratchet.agents.learning import leave_remark
 from ratchet.agents.versions import find_version
 from ratchet.config import Loaded
 from ratchet.engines.preflight import check_for_worker
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.ledger import run_at_rest
-from ratchet.ledger.runs import get_run
+from ratchet.ledger.production import CallerRemark
 from ratchet.operations import record
 from ratchet.runtime import Runtime
 
@@ -66,7 +67,6 @@ Given = Mapping[str, Any]
 Reply = dict[str, Any]
 
 # What a program may have in hand at once, so that one that runs wild neither starves the others nor spends at will.
-_FEEDBACKS_WAITING = 10
 _ASKED_AT_ONCE = 4
 _ASKS_WAITING = 32
 # A model reads it, and many clients take no message of more than a megabyte.
@@ -79,9 +79,6 @@ class ArchitectService:
     def __init__(self, runtime: Runtime, loaded: Loaded) -> None:
         self._runtime = runtime
         self._loaded = loaded
-        self._feedback_runs: defaultdict[str, list[int]] = defaultdict(list)
-        # No two feedbacks of one agent are counted at once: each sees the one before.
-        self._telling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._asks: Counter[str] = Counter()
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -114,9 +111,13 @@ class ArchitectService:
 
     async def tell_of_itself(self, caller: ArchitectCaller, given: Given) -> Reply:
         """Feedback of an agent's own Tuner, about the version that it belongs to."""
-        async with self._telling[_version(caller).agent]:
-            run_id = await asyncio.to_thread(self._tell_of_itself, caller, given)
-        return await self._outcome(run_id, given)
+        remark = await asyncio.to_thread(self._tell_of_itself, caller, given)
+        return {
+            "feedback_id": remark.id,
+            "status": "waiting" if remark.run_id is None else "taken",
+            "count": remark.count,
+            "run_id": remark.run_id,
+        }
 
     async def ask_llm(self, caller: ArchitectCaller, given: Given) -> Reply:
         version = _version(caller)
@@ -167,36 +168,25 @@ class ArchitectService:
         moved = await asyncio.to_thread(actions.rollback, self._runtime, **given, actor=caller.actor)
         return _moved(moved)
 
-    def _tell_of_itself(self, caller: ArchitectCaller, given: Given) -> int:
+    def _tell_of_itself(self, caller: ArchitectCaller, given: Given) -> CallerRemark:
         version = _version(caller)
-        waiting = self._feedback_runs[version.agent]
         with self._runtime.ledger.read() as tx:
             agent = get_agent(tx, version.agent)
             own = find_version(tx, agent, version.commit)
             named = own if "version" not in given else find_version(tx, agent, given["version"])
-            waiting[:] = [run_id for run_id in waiting if not get_run(tx, run_id).status.stands]
         if named.commit != own.commit or given.get("agent", agent.name) != agent.name:
             raise Misuse(
                 f"this token is for the version {own.version} of {agent.name} alone",
                 hint="leave out agent and version: both are known from the token",
             )
-        if len(waiting) >= _FEEDBACKS_WAITING:
-            raise Conflict(
-                f"{len(waiting)} feedbacks of the agent {agent.name} are not worked off yet",
-                hint="put several remarks into one message, and send it later",
-            )
-        run_id = architect.send_feedback(
+        return leave_remark(
             self._runtime,
             agent.name,
+            own.commit,
             given["message"],
             severity=Severity(given.get("severity", Severity.NORMAL)),
-            version=own.commit,
-            source="tuner",
-            simulated=agent.simulated,
             actor=caller.actor,
         )
-        waiting.append(run_id)
-        return run_id
 
     async def _outcome(self, run_id: int, given: Given) -> Reply:
         run = await run_at_rest(self._runtime.ledger, run_id, given.get("wait_seconds", 0))

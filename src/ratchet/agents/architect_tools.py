@@ -75,6 +75,14 @@ RUN = object_with(
         "simulated": {"type": "boolean"},
     }
 )
+REMARK = object_with(
+    {
+        "feedback_id": {"type": "integer"},
+        "status": text("waiting, or taken by a run"),
+        "count": {"type": "integer", "description": "how often this was said of this version"},
+        "run_id": {"type": ["integer", "null"], "description": "the run that works on it"},
+    }
+)
 AGENTS = object_with({"agents": _OBJECTS})
 _AGENT: Mapping[str, Schema] = {
     "name": text("its name"),
@@ -224,7 +232,12 @@ _ROLLBACK = ArchitectTool(
             "carry_state": {
                 "type": "boolean",
                 "default": False,
-                "description": "take along what was learned since; otherwise that version has the state it had",
+                "description": "if that version has the state in another form: give it the present one",
+            },
+            "leave_changes": {
+                "type": "boolean",
+                "default": False,
+                "description": "if it has another form: go back although changes of the state stay behind",
             },
         },
         "name",
@@ -235,8 +248,8 @@ _ROLLBACK = ArchitectTool(
 _TELL_OF_ITSELF = ArchitectTool(
     "send_feedback",
     "Ask for a change",
-    "Tell the Architect what this agent cannot learn by its state alone. Each call may cost a session of a coding "
-    "engine. The answer names the run.",
+    "Tell the Architect what this agent cannot learn by its state alone. What is told is collected, counted and "
+    "worked on together, within the budget of the day. The answer says how often this was told.",
     arguments(
         {
             "message": MESSAGE,
@@ -246,7 +259,7 @@ _TELL_OF_ITSELF = ArchitectTool(
         },
         "message",
     ),
-    RUN,
+    REMARK,
     ArchitectService.tell_of_itself,
 )
 _ASK = ArchitectTool(

@@ -15,11 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ratchet.agents.approval import NEVER, ApprovalPending, block_until_decided, mode_of
 from ratchet.agents.architect import message_of
 from ratchet.agents.checks import VersionJudge
 from ratchet.agents.contract import LOGS, MESSAGE_FILE, place_of
 from ratchet.agents.jobs import RUN_KIND
-from ratchet.agents.publication import AgentTrunk
+from ratchet.agents.publication import AgentTrunk, used_of
 from ratchet.agents.staging_area import ArchitectWork, Opener, Tell, announce, surroundings, sweep
 from ratchet.config.workflow_settings import Agents
 from ratchet.engines import Failure, Request
@@ -107,7 +108,7 @@ the version in metadata.json alone: both are done for you."""
 class ChangeEnd:
     """What one try came to. `promoted` says that the agent's address leads to the new version now.
 
-    `failure` is how the session failed, if it did.
+    `failure` is how the session failed, if it did, and `refused_by` the person who refused what it made.
     """
 
     outcome: Outcome
@@ -119,6 +120,7 @@ class ChangeEnd:
     promoted: bool = False
     quarantine: str | None = None
     failure: str | None = None
+    refused_by: str | None = None
 
     @classmethod
     def of(cls, attempted: Attempted) -> ChangeEnd:
@@ -138,7 +140,9 @@ class ChangeEnd:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether another try would fail in the same way."""
+        """Whether another try would fail in the same way, or is not wanted."""
+        if self.refused_by is not None:
+            return True
         return self.failure is not None and Failure(self.failure).is_hopeless
 
 
@@ -201,7 +205,10 @@ async def change_agent(job: JobContext, opener: Opener = open_engine, tell: Tell
             if known is not None and ChangeEnd.of(Attempted.of(known)).is_permanent:
                 # A person has changed something since, and resumed the run.
                 continue
-            ended = ChangeEnd.of(await attempt(job, STEP, _plan(work), nth=nth))
+            attempted = await _attempted(work, nth)
+            if attempted is None:
+                return {"waiting": "for an approval"}
+            ended = attempted
             tries += 1
             if known is None and ended.outcome is Outcome.PASSED:
                 work.passed("recorded")
@@ -212,12 +219,23 @@ async def change_agent(job: JobContext, opener: Opener = open_engine, tell: Tell
         return end_run(work, ended)
 
 
+async def _attempted(work: ArchitectWork, nth: int) -> ChangeEnd | None:
+    """How a try ended; None if it waits for a person, with its run blocked."""
+    while True:
+        try:
+            return ChangeEnd.of(await attempt(work.job, STEP, _plan(work), nth=nth))
+        except ApprovalPending as pending:
+            if block_until_decided(work, pending):
+                return None
+
+
 def _plan(work: ArchitectWork) -> Plan:
     """The next try: the Architect changes a copy, and the version that it makes must pass its checks."""
     schema = CREATED if work.base is None else DECIDED
     base = None if work.parent is None else work.place.version(work.parent)
+    trunk = AgentTrunk(work)
     return Plan(
-        trunk=AgentTrunk(work),
+        trunk=trunk,
         engine=work.engine,
         request=Request(
             system=contract(),
@@ -234,7 +252,15 @@ def _plan(work: ArchitectWork) -> Plan:
             output_schema=schema if work.engine.capabilities.structured_output else None,
             deadline_seconds=work.settings.session_seconds,
         ),
-        judge=VersionJudge(work.settings, work.agent.name, base),
+        judge=VersionJudge(
+            work.settings,
+            work.agent.name,
+            base,
+            lambda: trunk.shown_state,
+            before=work.base,
+            asks=mode_of(work.agent, work.job.runtime.settings) != NEVER,
+            used=used_of(work),
+        ),
         spec={"base": work.parent, "engine": work.engine.name},
     )
 

@@ -161,8 +161,8 @@ class Callee:
 async def tools_of(runtime: Runtime, loaded: Loaded, callee: Callee) -> Sequence[ToolShape]:
     """The tools that a server lists; it is started if it does not run. Raises `NotFound` or `NoAnswer`."""
     commit = await asyncio.to_thread(_commit, runtime, callee)
-    async with reached(runtime, loaded) as base:
-        return await list_tools(_url(base, callee, commit), _patience(loaded))
+    async with reached(runtime, loaded) as host:
+        return await list_tools(_url(host.url, callee, commit), _patience(loaded), token=host.token)
 
 
 async def call(
@@ -179,10 +179,10 @@ async def call(
     Raises `NotFound`, `Misuse` for a tool that there is not or arguments that it does not take, and `NoAnswer`.
     """
     commit = await asyncio.to_thread(_commit, runtime, callee)
-    async with reached(runtime, loaded) as base:
-        url = _url(base, callee, commit)
-        found = find_tool(await list_tools(url, _patience(loaded)), tool)
-        return await call_tool(url, tool, arguments(found), seconds)
+    async with reached(runtime, loaded) as host:
+        url = _url(host.url, callee, commit)
+        found = find_tool(await list_tools(url, _patience(loaded), token=host.token), tool)
+        return await call_tool(url, tool, arguments(found), seconds, token=host.token)
 
 
 def _commit(runtime: Runtime, callee: Callee) -> str | None:

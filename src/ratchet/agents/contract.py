@@ -24,8 +24,8 @@ _RESERVED = ("architect", "host.json", "host.json.new", "host.lock")
 class AgentDirectory:
     """`repo.git` is the agent's repository, and every version lies checked out in a directory named by its commit.
 
-    `ROOT` is the first version while it is made, `COMMIT-staging` a change of a version while it is made, and what did
-    not pass lies in `quarantine`. There is nothing else.
+    `ROOT` is the first version while it is made, `COMMIT-staging` a change of a version while it is made, what did not
+    pass lies in `quarantine`, and the state in `states`. There is nothing else.
     """
 
     root: Path
@@ -45,6 +45,10 @@ class AgentDirectory:
     @property
     def quarantine(self) -> Path:
         return self.root / "quarantine"
+
+    @property
+    def states(self) -> Path:
+        return self.root / "states"
 
     def version(self, commit: str) -> Path:
         return self.root / commit
@@ -122,25 +126,31 @@ REQUIRED = (RUNNER, TUNER, SCHEMA, METADATA, README)
 FIRST_VERSION = "0.0.0"
 
 STATE = "state.json"
+"""The state that an agent begins with, and as an engine is shown it; SQLite keeps it while the agent runs."""
 LOGS = "logs"
 MESSAGE_FILE = "message.txt"
 """In the logs: the whole of a text that is too long for the prompt."""
-CUT = "state.cut.json"
-"""The state of the version before, as it was when this one took it over."""
+SHARED = "state.path"
+"""Where the state of a version lies, which it shares with others."""
 # Besides these, nothing that a running agent writes belongs to its code.
-UNTRACKED = (
+_WRITTEN = (
     STATE,
-    # The next state, for the moment before it takes the place of the present one.
-    "state.json.new",
+    "state.db",
+    "state.db-wal",
+    "state.db-shm",
     "state.lock",
+    # Of a state that lay in files.
+    "state.json.new",
     "state.history.jsonl",
-    CUT,
+    "state.cut.json",
     LOGS,
     ".git",
     "__pycache__",
     ".pytest_cache",
 )
-IGNORED = "".join(f"{name}\n" for name in UNTRACKED if name != ".git")
+# Where the state lies is no part of a version, and no agent writes it either.
+UNTRACKED = (*_WRITTEN, SHARED)
+IGNORED = "".join(f"{name}\n" for name in _WRITTEN if name != ".git")
 """The content of an agent's .gitignore."""
 
 

@@ -11,10 +11,14 @@ if TYPE_CHECKING:
 
 KIND = "agents.change"
 RUN_KIND = "agent"
+LEARN = "agents.learn"
+WATCH = "agents.watch"
 
 
 def add_kinds(kinds: Kinds) -> None:
     kinds.add(KIND, _change)
+    kinds.add(LEARN, _learn)
+    kinds.add(WATCH, _watch)
     kinds.add_run(RUN_KIND, _actions)
 
 
@@ -39,3 +43,15 @@ async def _change(job: JobContext) -> object:
     from ratchet.agents.change import change_agent
 
     return await change_agent(job)
+
+
+def _learn(job: JobContext) -> object:
+    from ratchet.agents.learning import learn
+
+    return learn(job)
+
+
+async def _watch(job: JobContext) -> object:
+    from ratchet.agents.traffic import watch_evals
+
+    return await watch_evals(job)

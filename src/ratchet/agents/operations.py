@@ -87,11 +87,17 @@ class MovedAgent(WholeAgent):
     """An agent whose address was moved."""
 
     before: str | None = field(metadata=described("the commit that the address led to before"))
+    state: str | None = field(default=None, metadata=described("what became of the state, if it moved"))
 
     @property
     def named(self) -> str:
         """Its version, for a person."""
         return f"{self.version} ({(self.commit or '')[:_SHORT]})"
+
+    @property
+    def moved_to(self) -> str:
+        """The same, and what became of the state."""
+        return self.named if self.state is None else f"{self.named}: {self.state}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,8 @@ def _whole(call: Call, name: str) -> WholeAgent:
 
 
 def _moved(call: Call, moved: Moved) -> MovedAgent:
-    return filled(MovedAgent, _whole(call, moved.agent.name), before=moved.before)
+    state = None if moved.resumed is None else moved.resumed.sentence
+    return filled(MovedAgent, _whole(call, moved.agent.name), before=moved.before, state=state)
 
 
 def _started(call: Call, run_id: int) -> AgentRunAnswer:
@@ -424,7 +431,7 @@ def feedback(
     tool=McpTool("rollback_agent", "Roll an agent back"),
     examples=["ratchet agent rollback greeter", "ratchet agent rollback greeter 0.1.0 --carry-state"],
     see=["agent versions", "agent promote", "agent pin"],
-    done="{it.name} is back at {it.named}",
+    done="{it.name} is back at {it.moved_to}",
 )
 def rollback(
     call: Call,
@@ -438,18 +445,24 @@ def rollback(
         ),
     ] = None,
     carry_state: Annotated[
-        bool, Param("Give it the present state, instead of the one that it was left with.")
+        bool, Param("Give one with another form of the state the present one, if that fits its schema.")
+    ] = False,
+    leave_changes: Annotated[
+        bool, Param("Also where changes of the state stay with the version that is current now.")
     ] = False,
 ) -> MovedAgent:
     """Take an agent back to an earlier version.
 
-    Without VERSION to the one that was current before. Every version keeps a state of its own, and resumes it; with
-    --carry-state it is given the present one, if that fits its schema. Calls in flight finish where they began. Nothing
-    is deleted: `ratchet agent promote` goes forward again.
+    Without VERSION to the one that was current before. It works on the state that there is; one that has it in another
+    form resumes its own, as it was left. Where changes would stay behind, 409 says which, and nothing is done without
+    --leave-changes or --carry-state. Nothing is deleted: `ratchet agent promote` goes forward again.
     """
     from ratchet.agents import actions
 
-    return _moved(call, actions.rollback(call, name, version, carry_state=carry_state, **_by(call)))
+    moved = actions.rollback(
+        call, name, version, carry_state=carry_state, leave_changes=leave_changes, **_by(call)
+    )
+    return _moved(call, moved)
 
 
 @operation(
@@ -459,7 +472,7 @@ def rollback(
     examples=["ratchet agent promote greeter 0.2.0", "ratchet agent promote greeter 9f1c2ab --force"],
     see=["agent versions", "agent rollback"],
     done=lambda it: (
-        f"{it.name} is {it.named} already" if it.before == it.commit else f"{it.name} is now {it.named}"
+        f"{it.name} is {it.named} already" if it.before == it.commit else f"{it.name} is now {it.moved_to}"
     ),
 )
 def promote(

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.agentkit import StateStore
-from ratchet.agentkit.values import MOST_BYTES
-from ratchet.agents.contract import IGNORED, LOGS, MESSAGE_FILE, STATE, UNTRACKED, AgentDirectory
+from ratchet.agents.contract import IGNORED, LOGS, MESSAGE_FILE, SHARED, STATE, UNTRACKED, AgentDirectory
 from ratchet.config.workflow_settings import Agents
 from ratchet.engines import Engine, Failure, Session, SessionFailed
 from ratchet.engines.registry import EngineContext
@@ -105,6 +104,9 @@ def check_out(repository: Repository, commit: str, directory: Path) -> None:
         file.write_bytes(repository.read_file(commit, path))
     git = _clone(directory)
     (git / "refs" / "heads" / "main").write_text(f"{commit}\n")
+    # It is no part of the version, and not of what an agent writes.
+    (git / "info").mkdir(exist_ok=True)
+    (git / "info" / "exclude").write_text(f"{SHARED}\n")
     Git(find_git(), git).run("read-tree", commit)
 
 
@@ -282,8 +284,8 @@ def set_aside(work: ArchitectWork, attempt_id: int) -> str | None:
     return str(kept)
 
 
-# As laid out for people, a state may take twice what it may have.
-_MOST_STATE_BYTES = 2 * MOST_BYTES
+# A larger state cannot be shown to an engine: it is held in memory here.
+_MOST_STATE_BYTES = 64 * 1024 * 1024
 
 
 class Decision(StrEnum):

@@ -1,130 +1,25 @@
-"""The state of an agent across versions: migrated, merged with what changed meanwhile, and handed over."""
+"""The state of an agent across versions: migrated, and merged with what changed meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import copy
 import filecmp
-import hashlib
 import json
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.agentkit import AgentKitError, StateInvalid, StateStore
-from ratchet.agentkit.files import read_whole, replace_whole
-from ratchet.agentkit.values import MOST_BYTES, canonical, plain
+from ratchet.agentkit import StateInvalid
+from ratchet.agentkit.values import plain
 from ratchet.agents.checks.files import NotPassed, read_state
-from ratchet.agents.contract import CUT, MIGRATE, SCHEMA, STATE
-from ratchet.config import Settings
+from ratchet.agents.contract import MIGRATE, SCHEMA, STATE
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.kernel import Conflict, Misuse, RatchetError
 from ratchet.sandbox import Bounds, Node, Policy, run
-
-_COMMIT = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
-_LOOK_BACK = 200
-# A server that keeps the lock of its state for longer is not waited for.
-_PATIENCE_SECONDS = 10.0
-_MOST_TRIES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The version that another took its state from, and that state."""
-
-    old: str
-    state: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What became of the late changes: places where the new state had its own change, or why none could be made."""
-
-    changed: bool = False
-    left_out: tuple[str, ...] = ()
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Succession:
-    """`new` began with the state of `old`, as the cut in it tells; both are directories of versions."""
-
-    old: Path
-    new: Path
-    settings: Agents
-
-    async def carry(self) -> Carried:
-        """Bring over what the old version changed since the cut, and make the cut now."""
-        try:
-            return await self._carry()
-        except (RatchetError, AgentKitError, OSError) as error:
-            return Carried(problem=str(error))
-
-    def settle(self) -> None:
-        """Nothing is owed any more."""
-        with contextlib.suppress(OSError):
-            (self.new / CUT).unlink(missing_ok=True)
-
-    async def _carry(self) -> Carried:
-        # States may be large, and the event loop has calls to serve.
-        cut = await asyncio.to_thread(read_cut, self.new)
-        present = await asyncio.to_thread(StateStore(self.old).read)
-        if cut is None or cut.old != self.old.name or await asyncio.to_thread(same, cut.state, present):
-            return Carried()
-        before, after = [
-            await migrate(self.new, state, self.settings, parent=self.old) for state in (cut.state, present)
-        ]
-        digest = hashlib.sha256(canonical(present)).hexdigest()
-        carried = await self._merged(before, after, f"host, from {self.old.name[:12]} {digest[:12]}")
-        await asyncio.to_thread(self._make_cut, present)
-        return carried
-
-    async def _merged(self, before: dict[str, Any], after: dict[str, Any], by: str) -> Carried:
-        store = StateStore(self.new, _PATIENCE_SECONDS)
-        # Done already by a host that died before it could make the cut.
-        if any(change.by == by for change in await asyncio.to_thread(store.history, _LOOK_BACK)):
-            return Carried()
-        for _ in range(_MOST_TRIES):
-            seen = await asyncio.to_thread(store.read)
-            merged, left_out = await asyncio.to_thread(merge_preferring, before, seen, after)
-            # Before anything is written, and not in this process: a schema is the work of an engine.
-            await check_fits(merged, self.new, "the state with what the older version changed", "")
-            if await asyncio.to_thread(_replace, store, seen, merged, by):
-                return Carried(merged != seen, left_out)
-        raise CannotCarry("the new version changes its state too often")
-
-    def _make_cut(self, state: dict[str, Any]) -> None:
-        content = json.dumps({"from": self.old.name, "state": state}, ensure_ascii=False)
-        replace_whole(self.new / CUT, content.encode())
-
-
-def read_cut(directory: Path) -> Cut | None:
-    """The cut that lies in a version's directory, if any. An agent can write there, so it may hold anything."""
-    with contextlib.suppress(AgentKitError, OSError, ValueError, RecursionError):
-        found = json.loads(read_whole(directory / CUT, 2 * MOST_BYTES) or b"null")
-        if isinstance(found, dict) and isinstance(found.get("state"), dict):
-            old = found.get("from")
-            if isinstance(old, str) and _COMMIT.fullmatch(old):
-                return Cut(old, found["state"])
-    return None
-
-
-def _replace(store: StateStore, seen: dict[str, Any], merged: dict[str, Any], by: str) -> bool:
-    """Write the merged state if the one it was made from is still the present one."""
-    with store.edit(by=by) as live:
-        if not same(live, seen):
-            return False
-        live.clear()
-        live.update(merged)
-        return True
-
 
 _FUNCTION = "migrate"
 _MIB = 1024 * 1024
@@ -166,6 +61,11 @@ async def migrate(
     if not isinstance(migrated, dict):
         raise _failed(finished.problem or f"it returned no object but {type(migrated).__name__}")
     return migrated
+
+
+def has_migration(directory: Path, parent: Path) -> bool:
+    """Whether the version in `directory` has the state of the one before migrated. Raises `CannotCarry`."""
+    return _to_run(directory, parent) is not None
 
 
 def _to_run(directory: Path, parent: Path | None) -> Path | None:
@@ -285,7 +185,7 @@ _MIGRATE_IT = (
 
 async def carried_state(
     directory: Path,
-    settings: Settings,
+    settings: Agents,
     *,
     base: State,
     staged: State,
@@ -299,12 +199,12 @@ async def carried_state(
     the new version wants: then the live state is migrated. `parent` is the directory of the version before.
     """
     if same(staged, base):
-        carried = await migrate(directory, live, settings.agents, parent=parent)
+        carried = await migrate(directory, live, settings, parent=parent)
         await check_fits(carried, directory, "the live state", _MIGRATE_IT)
         return carried
     await check_fits(staged, directory, f"the changed {STATE}", f"make {STATE} and {SCHEMA} agree")
-    begun = await migrate(directory, base, settings.agents, parent=parent)
-    now = begun if same(live, base) else await migrate(directory, live, settings.agents, parent=parent)
+    begun = await migrate(directory, base, settings, parent=parent)
+    now = begun if same(live, base) else await migrate(directory, live, settings, parent=parent)
     try:
         merged: State = merge(begun, now, staged)
     except (Clash, Misuse) as error:

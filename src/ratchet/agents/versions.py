@@ -71,6 +71,16 @@ def compare_tools(old: Sequence[ToolShape], new: Sequence[ToolShape]) -> AgentTo
     )
 
 
+def changes_since(old: AgentVersion, tools: Any, offers: Any) -> AgentToolChanges:
+    """What became of all that callers of a recorded version could see, in one that lists these.
+
+    Of a version that was recorded before its resources, prompts and Tuner were, only the tools are compared.
+    """
+    if old.offers is None:
+        return compare_tools(shapes_of(old.tools), shapes_of(tools))
+    return compare_tools(shapes_of([*old.tools, *old.offers]), shapes_of([*tools, *(offers or ())]))
+
+
 def shapes_of(stored: Any) -> tuple[ToolShape, ...]:
     """The tools of a recorded version."""
     return tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ratchet.agents.addresses import AgentAddress, addresses
 from ratchet.agents.contract import ToolShape, place_of
 from ratchet.agents.jobs import RUN_KIND
-from ratchet.agents.versions import compare_tools, find_version, shapes_of, tag_for, tags_of
+from ratchet.agents.versions import changes_since, find_version, shapes_of, tag_for, tags_of
 from ratchet.kernel import Conflict, NotFound, Outcome, RatchetError, RunStatus
 from ratchet.ledger.agents import (
     AgentRow,
@@ -27,12 +27,14 @@ from ratchet.ledger.agents import (
     with_blocked,
 )
 from ratchet.ledger.agents import find_version as version_at
+from ratchet.ledger.events import EventFilter, latest
+from ratchet.ledger.questions import pending_approvals
 from ratchet.ledger.runs import get_run, latest_attempts, latest_steps, list_runs
 from ratchet.operations import described, filled
 
 if TYPE_CHECKING:
     from ratchet.config.workflow_settings import Agents
-    from ratchet.ledger import ArtifactStore, Attempt, Run, Transaction
+    from ratchet.ledger import ArtifactStore, Attempt, Event, Run, Transaction
 
 LONGEST = 4_000
 _CUT = " …"
@@ -137,6 +139,9 @@ class AgentAnswer:
     simulated: bool
     created_at: int
     updated_at: int
+    approval: str | None = field(
+        metadata=described("when a person is asked about a change; as agents.approval says if null")
+    )
 
     @classmethod
     def of(cls, agent: AgentRow, current: AgentVersion | None, /, **more: Any) -> Self:
@@ -152,6 +157,16 @@ class AgentAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingChange:
+    """A change that waits for a person; `question` says what of the contract it breaks."""
+
+    approval: int
+    run: int | None
+    question: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class WholeAgent(AgentAnswer):
     """An agent with its current version, where it answers, where it lies, and its last runs."""
 
@@ -159,6 +174,8 @@ class WholeAgent(AgentAnswer):
     address: AgentAddress
     directory: str
     runs: list[AgentRunAnswer] = field(metadata=described("the last ones, newest first"))
+    waiting: list[WaitingChange] = field(metadata=described("changes that a person must approve first"))
+    trouble: list[str] = field(metadata=described("what is wrong with the current version at this moment"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +290,56 @@ def one_agent(tx: Transaction, home: Path, settings: Agents, name: str) -> Whole
     """Raises `NotFound`."""
     [agent] = with_blocked(tx, [get_agent(tx, name)])
     current = current_versions(tx, [agent]).get(agent.id)
+    address = addresses(home, settings, name)
     return WholeAgent.of(
         agent,
         current,
-        address=addresses(home, settings, name),
+        address=address,
         directory=str(place_of(home, name).root),
         current=None if current is None else AgentVersionAnswer.of(current, agent),
         runs=agent_runs(tx, name, limit=_LAST_RUNS),
+        waiting=[
+            WaitingChange(each.id, each.run_id, each.question, each.created_at)
+            for each in pending_approvals(tx, kind=RUN_KIND, name=name)
+        ],
+        trouble=[] if current is None else list(_trouble(tx, name, current, is_up=address.is_up)),
     )
+
+
+# Of all agents; what crashes is told of again and again.
+_NEWS = 200
+
+
+def _trouble(tx: Transaction, name: str, current: AgentVersion, *, is_up: bool) -> Iterator[str]:
+    """What the host told of a version last: that it is given up, that it is not up again, what it fences off."""
+    if current.status is VersionStatus.QUARANTINED:
+        yield f"version {current.version} is quarantined, and every call of it is refused: {current.reason}"
+        return
+    if not is_up:
+        return
+
+    def news(kind: str) -> list[Event]:
+        found = latest(tx.connection, where=EventFilter(type=f"agent.{kind}"), limit=_NEWS)
+        return [
+            event
+            for event in found
+            if (event.data.get("agent"), event.data.get("commit")) == (name, current.commit)
+        ]
+
+    crashed = max(news("crashed"), key=lambda event: event.id, default=None)
+    started = max((event.id for event in news("started")), default=0)
+    if crashed is not None and crashed.id > started:
+        reason = str(crashed.data.get("reason")).partition("\n")[0]
+        yield f"its {crashed.data.get('server')} has crashed, and is being started again: {reason}"
+    fenced: dict[str, int] = {}
+    for event in news("fenced"):
+        until = event.at + round(1000 * float(event.data.get("seconds", 0)))
+        if until > tx.now:
+            tool = f"{event.data.get('server')}.{event.data.get('tool')}"
+            fenced[tool] = max(until, fenced.get(tool, until))
+    for tool, until in sorted(fenced.items()):
+        seconds = max(1, (until - tx.now) // 1000)
+        yield f"{tool} ended its server again and again, and is fenced off for {seconds} s more; the others answer"
 
 
 _LOOKED_AT = 5
@@ -302,7 +361,7 @@ def checks(
         "commit": found.commit,
         "attempt": attempt.id,
         "reason": attempt.verdict.get("reason"),
-        "checks": _sections(artifacts, attempt.verdict.get("report")),
+        "checks": sections(artifacts, attempt.verdict.get("report")),
     }
 
 
@@ -314,8 +373,8 @@ def _passed(tx: Transaction, run_id: int) -> Attempt | None:
     return None
 
 
-def _sections(artifacts: ArtifactStore, report: Any) -> list[dict[str, Any]]:
-    """None where the report was deleted to make room, or is no report of ours."""
+def sections(artifacts: ArtifactStore, report: Any) -> list[dict[str, Any]]:
+    """What a report says of each check. None where the report was deleted to make room, or is no report of ours."""
     try:
         sections = json.loads(artifacts.read(str(report)))["checks"]
         return [{"check": name, **section} for name, section in sections.items()]
@@ -380,7 +439,7 @@ def _parent(tx: Transaction, agent: AgentRow, version: AgentVersion) -> AgentVer
 
 
 def _tool_changes(old: AgentVersion, new: AgentVersion) -> ToolChanges:
-    changes = compare_tools(shapes_of(old.tools), shapes_of(new.tools))
+    changes = changes_since(old, new.tools, new.offers)
     return ToolChanges(**asdict(changes), least=str(changes.least))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.agents.checks import CheckedVersion, check_version
+from ratchet.agents.checks.version import NOTHING_USED, Used
 from ratchet.config.workflow_settings import Agents
 from tests.agents.specimens import write_agent
 
@@ -31,11 +32,25 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
     monkeypatch.setattr("tempfile.tempdir", str(place))
 
     def run(
-        directory: Path, *, base: Path | None = None, deadline: float | None = None, **settings: Any
+        directory: Path,
+        *,
+        base: Path | None = None,
+        state: dict[str, Any] | None = None,
+        deadline: float | None = None,
+        used: Used = NOTHING_USED,
+        **settings: Any,
     ) -> CheckedVersion:
         known = Agents(**settings)
         return asyncio.run(
-            check_version(directory, known, agent="greeter", base=base, deadline_seconds=deadline)
+            check_version(
+                directory,
+                known,
+                agent="greeter",
+                base=base,
+                state=state,
+                used=used,
+                deadline_seconds=deadline,
+            )
         )
 
     yield run

@@ -10,6 +10,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from ratchet.agentkit import StateStore
 from ratchet.agents.checks import VersionJudge
 from ratchet.agents.checks.canary import (
     MAX_TOOL_BYTES,
@@ -47,7 +48,9 @@ def everything_in(directory: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_good_version_passes_and_is_left_as_it_was(check: Check, agent: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
-    (base / "tests.py").write_text("def test_old(): assert False\n")
+    old = "def test_old(): assert True\n"
+    (base / "tests.py").write_text(old)
+    (agent / "tests.py").write_text((agent / "tests.py").read_text() + old)
     write_canary(
         agent,
         {"tool": "greet", "arguments": {"name": "Ada"}, "expect": {"equals": "hello, Ada"}},
@@ -65,21 +68,21 @@ def test_a_good_version_passes_and_is_left_as_it_was(check: Check, agent: Path, 
     assert verdict.outcome is Outcome.PASSED, verdict.reason
     assert (verdict.judge, verdict.judge_hash) == ("version", VersionJudge(Agents(), "greeter", base).hash)
     assert [tool.name for tool in checked.tools] == ["greet", "count"]
-    assert [tool.name for tool in checked.tuner_tools] == ["feedback"]
+    assert [tool.name for tool in checked.surface.offers] == ["tuner feedback"]
     assert everything_in(agent) == before
 
     found = sections(checked)
-    assert list(found) == ["files", "tests", "start-up", "canary", "base_tests"]
-    assert verdict.reason == "passed files, tests, start-up, canary"
-    assert (found["tests"]["tests"], found["tests"]["exit_code"]) == (1, 0)
+    assert list(found) == ["files", "tests", "start-up", "canary", "predecessor's tests"]
+    assert verdict.reason == "passed files, tests, start-up, canary, predecessor's tests"
+    assert (found["tests"]["tests"], found["tests"]["exit_code"]) == (2, 0)
     assert (found["start-up"]["runner_tools"], found["start-up"]["tuner_tools"]) == (
         ["greet", "count"],
         ["feedback"],
     )
     assert "pid namespace" in found["start-up"]["layers"]
     assert [answer["text"] for answer in found["canary"]["answers"]] == ["hello, Ada", "1", "noted"]
-    assert (found["base_tests"]["passed"], found["base_tests"]["failures"]) == (False, 1)
-    assert verdict.measurements["tests.tests"] == 1
+    assert (found["predecessor's tests"]["outcome"], found["predecessor's tests"]["tests"]) == ("passed", 1)
+    assert verdict.measurements["tests.tests"] == 2
     assert verdict.measurements["canary.calls"] == 3
 
 
@@ -125,7 +128,8 @@ def test_a_call_that_is_not_answered_as_it_should_be_fails(agent: Path, tmp_path
                     await check_calls(pair, calls, settings, answers)
                 found.append(str(raised.value))
                 assert answers[0] == {"call": ANY, "failed": False, "text": "hello, Eve", "structured": ANY}
-        (running / "state.json").write_text('{"greeted": -1, "lessons": []}')
+        (running / "state_schema.json").write_text("{}")
+        StateStore(running).increment("greeted", -100)
         with pytest.raises(NotPassed) as raised:
             await check_state_after(agent, running, deadline)
         return [*found, str(raised.value)]

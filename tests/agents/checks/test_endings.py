@@ -87,7 +87,7 @@ def test_the_hash_covers_the_settings_that_decide() -> None:
         "memory_mb": 65,
         "cpus": 1.0,
         "processes": 1,
-        "network": False,
+        "network": True,
     }
     others = {VersionJudge(Agents(**{name: value}), "greeter").hash for name, value in decide.items()}
     assert len(others | {plain}) == len(decide) + 1

@@ -26,7 +26,7 @@ def reason_of(check: Check, directory: Path, base: Path | None = None) -> str:
     checked = check(directory, base=base)
     assert checked.judged.verdict.outcome is Outcome.FAILED, checked.judged.verdict.reason
     assert list(sections(checked)) == ["files"]
-    assert (checked.tools, checked.tuner_tools) == ((), ())
+    assert checked.tools == checked.surface.offers == ()
     return checked.judged.verdict.reason
 
 
@@ -127,7 +127,7 @@ def test_the_functions_of_a_file_are_those_that_pytest_would_look_at(tmp_path: P
         "@pytest.fixture(scope='module')\nasync def test_server(): pass\n"
         "@pytest.mark.slow\nasync def test_a(): pass\nclass TestB:\n    def test_c(self):\n        def test_d(): pass\n"
     )
-    assert functions_of(str(tmp_path / "tests.py")) == ["test_a", "TestB.test_c"]
+    assert list(functions_of(str(tmp_path / "tests.py"))) == ["test_a", "TestB.test_c"]
 
 
 def test_code_that_is_too_deep_to_parse_does_no_harm(check: Check, agent: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.agents.checks.own_tests import check_tests, try_base_tests
+from ratchet.agents.checks.own_tests import check_tests
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.kernel import Outcome
@@ -175,19 +175,3 @@ def test_tests_that_do_not_end_fail_and_all_they_started_is_ended(check: Check, 
     outcome, reason = outcome_of(check, agent, tests, tests_seconds=3)
     assert outcome is Outcome.FAILED
     assert "it did not end in time; the tests must end by themselves, within 3 s" in reason
-
-
-def test_tests_of_the_version_before_are_tried_with_the_new_code(agent: Path, tmp_path: Path) -> None:
-    base = tmp_path / "base"
-    base.mkdir()
-    place = tmp_path / "place"
-    known: Any = {"agent": "greeter", "deadline": Deadline(None)}
-    (base / "tests.py").write_bytes((agent / "tests.py").read_bytes())
-    assert asyncio.run(try_base_tests(agent, base, place, Agents(), **known)) is None
-    (base / "tests.py").write_text(
-        "from words import greeting_for\n"
-        "def test_it(): assert greeting_for('Ada') == 'good day, Ada'\ndef test_other(): pass\n"
-    )
-    tried = asyncio.run(try_base_tests(agent, base, place, Agents(), **known))
-    assert tried is not None
-    assert (tried["passed"], tried["tests"], tried["failures"]) == (False, 2, 1)

@@ -7,12 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ratchet.agents.gateway import AgentRoute, SessionOver
+from ratchet.agents.gateway.request import ProxyRequest
 from ratchet.kernel import NotFound, RatchetError
 
 
 @dataclass
 class Book:
-    """`ports` names the server of each route; sessions stay where they began."""
+    """`ports` names the server of each route; a session belongs to the one that opened it."""
 
     ports: dict[AgentRoute, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
@@ -23,7 +24,7 @@ class Book:
     opening: asyncio.Event | None = None
     trouble: RatchetError | None = None
 
-    async def enter(self, route: AgentRoute, session: str | None) -> Visit:
+    async def enter(self, route: AgentRoute, session: str | None, _request: ProxyRequest | None) -> Visit:
         self.entries.append((route, session))
         if self.opening is not None:
             await self.opening.wait()
@@ -32,21 +33,39 @@ class Book:
         if session is not None and session in self.over:
             raise SessionOver(f"session {session} is over", hint="begin a new one")
         if session is not None and session in self.sessions:
-            return self._visit(self.sessions[session])
+            return self._visit(route, self.sessions[session])
         if route not in self.ports:
             raise NotFound("agent", route.agent)
-        return self._visit(self.ports[route])
+        return self._visit(route, self.ports[route])
 
-    def _visit(self, port: int) -> Visit:
+    def _visit(self, route: AgentRoute, port: int) -> Visit:
         self.inside[port] += 1
-        return Visit(self, port)
+        return Visit(self, route, port)
 
 
 @dataclass
 class Visit:
     book: Book
+    route: AgentRoute
     port: int
     has_left: bool = False
+    broken: int = 0
+
+    @property
+    def commit(self) -> str:
+        return f"{self.port:040}"
+
+    @property
+    def is_left(self) -> bool:
+        return self.book.ports.get(self.route) != self.port
+
+    @property
+    def lists(self) -> dict[str, str]:
+        """Each server has tools of its own, and the prompts of all others."""
+        return {"tools": str(self.port), "prompts": "the same"}
+
+    def broke_off(self) -> None:
+        self.broken += 1
 
     def leave(self) -> None:
         assert not self.has_left, "left twice"

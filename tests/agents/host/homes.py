@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ratchet.agentkit import StateStore
 from ratchet.agents.contract import Role, place_of
 from ratchet.agents.servers import Called, call_tool
 from ratchet.config import Loaded
@@ -26,7 +27,7 @@ QUICK = {
 }
 
 RUNNER = """
-import os, time
+import os, threading, time
 from pathlib import Path
 from ratchet.agentkit import StateStore
 from tiny import serve
@@ -44,8 +45,16 @@ def note(key, seconds=0):
 def crash(**_):
     os._exit(7)
 
-serve(say, note, crash)
+def crash_later(**_):
+    threading.Timer(0.05, os._exit, [7]).start()
+    return "soon"
+
+serve(say, note, crash, crash_later)
 """
+TOOLS = [
+    {"name": name, "description": "", "input_schema": {"type": "object"}, "output_schema": None}
+    for name in ("say", "note", "crash")
+]
 TUNER = "from tiny import serve\n\ndef feedback(text):\n    return text\n\nserve(feedback)\n"
 CANNOT_START = "raise SystemExit('nothing to say')\n"
 
@@ -59,12 +68,12 @@ class Home:
     def directory(self, commit: str, name: str = NAME) -> Path:
         return place_of(self.runtime.home, name).version(commit)
 
-    def make_agent(self, word: str = "one", name: str = NAME) -> str:
+    def make_agent(self, word: str = "one", name: str = NAME, runner: str | None = None) -> str:
         """A ready agent that says `word`; the commit of its version."""
         with self.runtime.ledger.write() as tx:
             agent = create_agent(tx, name, "says a word")
             run_id = create_run(tx, "agent", name, spec={"action": "create", "agent": name})
-        commit = self.make_version(word, name=name)
+        commit = self.make_version(word, name=name, runner=runner)
         with self.runtime.ledger.write() as tx:
             move_current(tx, get_agent(tx, name), commit, expected=None, why="promoted")
             end_creation(tx, agent.id, run_id=run_id)
@@ -80,7 +89,7 @@ class Home:
         (directory / "state_schema.json").write_text(json.dumps({"type": "object"}))
         with self.runtime.ledger.write() as tx:
             agent = get_agent(tx, name)
-            add_version(tx, agent, commit, "0.0.0", parent=parent, summary=word, tools=[], run_id=None)
+            add_version(tx, agent, commit, "0.0.0", parent=parent, summary=word, tools=TOOLS, run_id=None)
         return commit
 
     def move(self, commit: str, *, name: str = NAME, why: str = "promoted") -> None:
@@ -103,7 +112,7 @@ class Home:
         return (self.directory(commit) / "begun").exists()
 
     def state(self, commit: str) -> Any:
-        return json.loads((self.directory(commit) / "state.json").read_text())
+        return StateStore(self.directory(commit)).read()
 
     def processes(self, name: str = NAME) -> list[int]:
         """The processes of all versions of an agent."""

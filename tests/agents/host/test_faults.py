@@ -14,10 +14,11 @@ import pytest
 from ratchet.agents.addresses import announced
 from ratchet.agents.host import hosting
 from ratchet.agents.servers import ServerGaveNoAnswer
-from ratchet.ledger.agents import get_agent, release_version
+from ratchet.agents.views import one_agent
+from ratchet.ledger.agents import get_agent, quarantine_version, release_version
 from ratchet.runtime import open_ledger, open_runtime
 from tests.agents.host.conftest import MakeHome
-from tests.agents.host.homes import CANNOT_START, QUICK, Home, call, said
+from tests.agents.host.homes import CANNOT_START, NAME, QUICK, Home, call, said
 from tests.agents.servers.versions import processes_in
 from tests.postgres import PostgresServer
 from tests.runtime.kinds import make_kinds
@@ -28,9 +29,27 @@ REPOSITORY = Path(__file__).parents[3]
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
-async def crash(url: str | None) -> None:
+async def crash(url: str | None, **arguments: int) -> None:
     with pytest.raises(ServerGaveNoAnswer):
-        await call(url, "crash")
+        await call(url, "crash", **arguments)
+
+
+POISONED = """
+import os
+from tiny import serve
+
+def divide(by):
+    return 42 // by if by else os._exit(7)
+
+serve(divide)
+"""
+
+
+async def crash_alone(home: Home, url: str | None) -> None:
+    """Have the server end when no call is under way."""
+    before = len(home.told("crashed"))
+    await call(url, "crash_later")
+    await eventually_async(lambda: len(home.told("crashed")) > before)
 
 
 def running(directory: Path, program: bytes) -> list[int]:
@@ -58,6 +77,61 @@ def test_a_crashed_server_is_started_again_and_calls_wait_for_it(home: Home) -> 
     assert "7" in crashed["reason"]
 
 
+@on_sqlite
+def test_poison_calls_are_fenced_off_and_the_agent_goes_on(home: Home) -> None:
+    commit = home.make_agent()
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            for number in range(6):
+                await crash(host.url, dose=number // 2)
+                assert await said(host.url) == "one"
+            with pytest.raises(ServerGaveNoAnswer, match="crash ended its server 3 times"):
+                await call(host.url, "crash", dose=100)
+            [version] = host.status()["agents"][0]["versions"]
+            assert (version["servers"]["runner"]["fenced"], version["servers"]["runner"]["restarts"]) == (
+                ["crash"],
+                3,
+            )
+            with home.runtime.ledger.read() as tx:
+                found = one_agent(tx, home.loaded.home, home.loaded.settings.agents, NAME)
+            assert "runner.crash ended its server again and again" in found.trouble[0]
+
+    asyncio.run(scenario())
+    assert home.current() == commit
+    assert home.told("quarantined") == []
+
+
+@on_sqlite
+def test_a_call_that_ended_the_server_twice_is_not_let_in_again_but_others_of_the_tool_are(
+    make_home: MakeHome,
+) -> None:
+    home = make_home(crashes=9)
+    home.make_agent(runner=POISONED)
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            for _ in range(2):
+                with pytest.raises(ServerGaveNoAnswer):
+                    await call(host.url, "divide", by=0)
+            with pytest.raises(ServerGaveNoAnswer, match="this call of divide ended its server 2 times"):
+                await call(host.url, "divide", by=0)
+            assert (await call(host.url, "divide", by=2)).structured == {"result": 21}
+
+    asyncio.run(scenario())
+    assert len(home.told("crashed")) == 2
+
+
+@on_sqlite
+def test_an_agent_that_is_given_up_says_so_where_it_is_shown(home: Home) -> None:
+    commit = home.make_agent()
+    with home.runtime.ledger.write() as tx:
+        quarantine_version(tx, get_agent(tx, NAME), commit, "its runner crashed 4 times")
+    with home.runtime.ledger.read() as tx:
+        found = one_agent(tx, home.loaded.home, home.loaded.settings.agents, NAME)
+    assert "is quarantined, and every call of it is refused: its runner crashed 4 times" in found.trouble[0]
+
+
 @pytest.mark.soak
 @on_sqlite
 def test_a_version_that_keeps_crashing_is_quarantined_and_the_last_good_one_answers(home: Home) -> None:
@@ -69,7 +143,7 @@ def test_a_version_that_keeps_crashing_is_quarantined_and_the_last_good_one_answ
         async with hosting(home.runtime, home.loaded) as host:
             for _ in range(3):
                 assert await said(host.url) == "two"
-                await crash(host.url)
+                await crash_alone(home, host.url)
             # No call is lost on the way back: this one waits for the older version.
             assert await said(host.url) == "one"
             with pytest.raises(ServerGaveNoAnswer, match="quarantined"):
@@ -91,7 +165,7 @@ def test_the_only_version_says_why_it_is_quarantined_until_a_person_releases_it(
         async with hosting(home.runtime, home.loaded) as host:
             for _ in range(3):
                 assert await said(host.url) == "one"
-                await crash(host.url)
+                await crash_alone(home, host.url)
             with pytest.raises(ServerGaveNoAnswer, match="quarantined: its runner crashed 3 times"):
                 await said(host.url)
             with home.runtime.ledger.write() as tx:

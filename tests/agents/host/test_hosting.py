@@ -13,8 +13,9 @@ from ratchet.agents.host import hosting, reached
 from ratchet.agents.servers import ServerGaveNoAnswer, call_tool
 from ratchet.kernel import Conflict
 from ratchet.ledger.agents import delete_agent, get_agent
+from ratchet.ledger.evals import list_calls
 from tests.agents.host.conftest import MakeHome
-from tests.agents.host.homes import Home, call, said, url_of
+from tests.agents.host.homes import NAME, Home, call, said, url_of
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -32,12 +33,13 @@ def test_a_host_restores_all_agents_and_leaves_nothing_behind(home: Home) -> Non
     home.make_agent("two", "second")
 
     async def scenario() -> None:
-        async with hosting(home.runtime, home.loaded) as host:
+        async with hosting(home.runtime, home.loaded, api_token="of the home") as host:
             await eventually_async(lambda: states(host.status()) == {"first": ["up"], "second": ["up"]})
             assert await said(host.url, name="second") == "two"
-            answer = await call_tool(
-                url_of(host.url, name="first", role=Role.TUNER), "feedback", {"text": "good"}, 60
-            )
+            tuner = url_of(host.url, name="first", role=Role.TUNER)
+            with pytest.raises(ServerGaveNoAnswer, match="wants a key"):
+                await call_tool(tuner, "feedback", {"text": "good"}, 60)
+            answer = await call_tool(tuner, "feedback", {"text": "good"}, 60, token="of the home")
             assert answer.structured == {"result": "good"}
             announced = json.loads((home.loaded.home / "agents" / "host.json").read_text())
             assert announced["url"] == host.url
@@ -47,6 +49,21 @@ def test_a_host_restores_all_agents_and_leaves_nothing_behind(home: Home) -> Non
     assert [home.processes(name) for name in ("first", "second")] == [[], []]
     assert not (home.loaded.home / "agents" / "host.json").exists()
     assert len(home.told("started")) == len(home.told("stopped")) == 2
+
+
+def test_calls_are_recorded_with_their_version_and_their_answer(home: Home) -> None:
+    commit = home.make_agent("one")
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            await call(host.url, "say", mood="glad", password="hunter2")
+
+    asyncio.run(scenario())
+    with home.runtime.ledger.read() as tx:
+        [found] = list_calls(tx, get_agent(tx, NAME).id)
+    assert (found.commit, found.server, found.tool, found.outcome) == (commit, "runner", "say", "ok")
+    assert (found.arguments, found.is_whole) == ({"mood": "glad", "password": "********"}, False)
+    assert found.result["structured"] == {"result": "one"}
 
 
 @pytest.mark.soak
@@ -131,7 +148,8 @@ def test_a_second_host_stands_by_and_takes_over(home: Home, make_home: MakeHome)
             first = await first_stack.enter_async_context(hosting(home.runtime, home.loaded))
             second = await second_stack.enter_async_context(hosting(second_home.runtime, second_home.loaded))
             assert (first.is_active, second.is_active, second.url) == (True, False, first.url)
-            async with reached(second_home.runtime, second_home.loaded) as url:
+            async with reached(second_home.runtime, second_home.loaded) as found:
+                url = found.url
                 assert url == first.url
             await first_stack.aclose()
             await eventually_async(lambda: second.is_active and bool(second.status()["agents"]))
@@ -147,7 +165,8 @@ def test_without_a_host_one_serves_the_block_and_starts_only_what_is_called(home
     home.make_agent("two", "other")
 
     async def scenario() -> None:
-        async with reached(home.runtime, home.loaded) as url:
+        async with reached(home.runtime, home.loaded) as found:
+            url = found.url
             assert await said(url) == "one"
             assert home.processes("other") == []
             assert not (home.loaded.home / "agents" / "host.json").exists()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from typing import Any
 
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from ratchet.agentkit import StateStore
-from ratchet.agents.contract import CUT
+from ratchet.agents.contract import place_of
 from ratchet.agents.host import hosting
+from ratchet.agents.stores import AgentStates, Succession
 from tests.agents.host.conftest import MakeHome
-from tests.agents.host.homes import Home, call, said, url_of
+from tests.agents.host.homes import NAME, Home, call, said, url_of
 from tests.agents.specimens import write_agent
 from tests.waiting import eventually_async
 
@@ -47,13 +47,16 @@ def test_a_swap_under_load_drops_no_call_and_leaves_only_the_new_version(home: H
     asyncio.run(scenario())
 
 
-@pytest.mark.soak
 @on_sqlite
-def test_a_session_stays_with_its_version_and_new_ones_see_the_new_version(home: Home) -> None:
+def test_a_session_follows_to_the_new_version_and_hears_which_lists_changed(home: Home) -> None:
     first = home.make_agent("one")
     second = home.make_version("two", parent=first)
-    for commit, greeting in ((first, "hello"), (second, "welcome")):
-        write_agent(home.directory(commit), greeting=greeting)
+    write_agent(home.directory(first), version="0.0.0", greeting="hello")
+    write_agent(home.directory(second), version="0.1.0", greeting="welcome", tools=("greet", "count", "slow"))
+    heard: list[str] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(str(getattr(message, "method", message)))
 
     async def greeted(client: Client) -> str:
         answer = await client.call_tool("greet", {"name": "Ada"})
@@ -61,19 +64,26 @@ def test_a_session_stays_with_its_version_and_new_ones_see_the_new_version(home:
 
     async def scenario() -> None:
         async with hosting(home.runtime, home.loaded) as host:
-            url = url_of(host.url)
-            async with Client(streamable_http_client(url), mode="legacy") as old:
-                assert await greeted(old) == "hello, Ada"
+            transport = streamable_http_client(url_of(host.url))
+            async with Client(transport, mode="legacy", message_handler=hear) as client:
+                assert client.server_info is not None
+                assert client.server_info.version == "0.0.0"
+                assert client.server_capabilities.tools.list_changed  # type: ignore[union-attr]
+                assert await greeted(client) == "hello, Ada"
                 home.move(second)
-                await eventually_async(lambda: host.status()["agents"][0]["current"] == second)
-                async with Client(streamable_http_client(url), mode="legacy") as new:
-                    assert await greeted(new) == "welcome, Ada"
-                assert (await call(host.url, "greet", name="Ada")).text == "welcome, Ada"
-                assert await greeted(old) == "hello, Ada"
-                assert home.told("drained") == []
-            await eventually_async(lambda: [each["commit"] for each in home.told("drained")] == [first])
+                await eventually_async(lambda: heard == ["notifications/tools/list_changed"])
+                assert await greeted(client) == "welcome, Ada"
+                listed = await client.list_tools()
+                assert [tool.name for tool in listed.tools] == ["greet", "count", "slow"]
+                # The old version is not kept for a client that has followed.
+                await eventually_async(lambda: [each["commit"] for each in home.told("drained")] == [first])
+                assert await greeted(client) == "welcome, Ada"
+                async with Client(streamable_http_client(url_of(host.url)), mode="legacy") as new:
+                    assert new.server_info is not None
+                    assert new.server_info.version == "0.1.0"
 
     asyncio.run(scenario())
+    assert home.state(first) == home.state(second) == {"greeted": 3, "lessons": []}
 
 
 @pytest.mark.soak
@@ -96,13 +106,10 @@ def test_a_silent_session_does_not_keep_an_old_version(make_home: MakeHome) -> N
     asyncio.run(scenario())
 
 
-@pytest.mark.soak
 @on_sqlite
-def test_what_the_old_version_changes_late_reaches_the_new_one(home: Home) -> None:
+def test_both_versions_work_on_one_state_while_one_takes_over(home: Home) -> None:
     first = home.make_agent("one")
     second = home.make_version("two", parent=first)
-    (home.directory(second) / "state.json").write_text('{"begun": true}')
-    (home.directory(second) / CUT).write_text(json.dumps({"from": first, "state": {}}))
 
     async def scenario() -> None:
         async with hosting(home.runtime, home.loaded) as host:
@@ -112,73 +119,37 @@ def test_what_the_old_version_changes_late_reaches_the_new_one(home: Home) -> No
             await eventually_async(lambda: home.has_begun(first))
             home.move(second)
             assert (await call_until("two", host.url))[-1] == "two"
-            assert home.state(second) == {"begun": True, "before the move": "one"}
             await call(host.url, "note", key="new")
             assert (await late).structured == {"result": "late"}
-            await eventually_async(lambda: bool(home.told("drained")))
-
-    asyncio.run(scenario())
-    assert home.state(second) == {"begun": True, "before the move": "one", "late": "one", "new": "two"}
-    assert not (home.directory(second) / CUT).exists()
-    changes = StateStore(home.directory(second)).history()
-    assert [change.by for change in changes if (change.by or "").startswith("host, from")] != []
-
-
-@pytest.mark.soak
-@on_sqlite
-def test_where_both_versions_changed_the_state_the_new_one_stays_and_it_is_told(home: Home) -> None:
-    first = home.make_agent("one")
-    second = home.make_version("two", parent=first)
-    (home.directory(second) / "state.json").write_text('{"word": "mine"}')
-    (home.directory(second) / CUT).write_text(json.dumps({"from": first, "state": {"word": "common"}}))
-    (home.directory(first) / "state.json").write_text('{"word": "theirs", "more": 1}')
-
-    async def scenario() -> None:
-        async with hosting(home.runtime, home.loaded) as host:
-            assert await said(host.url) == "one"
-            home.move(second)
-            await eventually_async(lambda: bool(home.told("drained")))
-
-    asyncio.run(scenario())
-    assert home.state(second) == {"word": "mine", "more": 1}
-    assert [(each["commit"], each["left_out"]) for each in home.told("state")] == [(second, ["/word"])]
-
-
-@pytest.mark.soak
-@on_sqlite
-def test_a_host_finishes_what_another_that_died_owed(home: Home) -> None:
-    first = home.make_agent("one")
-    second = home.make_version("two", parent=first)
-    home.move(second)
-    (home.directory(second) / CUT).write_text(json.dumps({"from": first, "state": {}}))
-    (home.directory(first) / "state.json").write_text('{"late": 1}')
-
-    async def scenario() -> None:
-        async with hosting(home.runtime, home.loaded) as host:
-            assert await said(host.url) == "two"
-
-    asyncio.run(scenario())
-    assert home.state(second) == {"late": 1}
-    assert not (home.directory(second) / CUT).exists()
-
-
-@pytest.mark.soak
-@on_sqlite
-def test_going_back_leaves_the_older_version_the_state_that_it_had(home: Home) -> None:
-    first = home.make_agent("one")
-    second = home.make_version("two", parent=first)
-    home.move(second)
-
-    async def scenario() -> None:
-        async with hosting(home.runtime, home.loaded) as host:
-            late = asyncio.create_task(call(host.url, "note", key="late", seconds=2))
-            await eventually_async(lambda: home.has_begun(second))
             home.move(first, why="rolled_back")
-            await late
-            await eventually_async(lambda: [each["commit"] for each in home.told("drained")] == [second])
+            assert (await call_until("one", host.url))[-1] == "one"
 
     asyncio.run(scenario())
-    assert (home.state(first), home.state(second)) == ({}, {"late": "two"})
+    assert home.state(first) == home.state(second) == {"before the move": "one", "late": "one", "new": "two"}
+
+
+@pytest.mark.soak
+@on_sqlite
+def test_a_version_whose_migration_fails_never_serves_and_nothing_has_changed(home: Home) -> None:
+    first = home.make_agent("one")
+    second = home.make_version("two", parent=first)
+    states = AgentStates(place_of(home.runtime.home, NAME))
+    states.adopt(first, first)
+    (home.directory(second) / "migrate.py").write_text("def migrate(state):\n    return {}\n")
+    states.begin(home.directory(second), second, {}, "test")
+    states.plan(second, Succession(store=first, parent=first))
+
+    async def scenario() -> None:
+        async with hosting(home.runtime, home.loaded) as host:
+            await call(host.url, "note", key="kept")
+            home.move(second)
+            await eventually_async(lambda: home.current() == first)
+            assert await said(host.url) == "one"
+            await call(host.url, "note", key="later")
+
+    asyncio.run(scenario())
+    assert home.state(first) == {"kept": "one", "later": "one"}
+    assert "loses /kept" in home.told("quarantined")[0]["reason"]
 
 
 @pytest.mark.soak

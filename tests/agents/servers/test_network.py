@@ -6,6 +6,7 @@ import asyncio
 import socket
 import tempfile
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,31 @@ def reach(port):
     except OSError as error:
         return f"refused: {error.strerror}"
 
+def by_proxy(url):
+    import urllib.request, urllib.error
+    try:
+        return urllib.request.urlopen(url, timeout=60).read().decode()
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode()}"
+
+def imported(*_, **names):
+    import importlib
+    found = []
+    for name in names["names"]:
+        try:
+            importlib.import_module(name)
+            found.append(name)
+        except ImportError:
+            pass
+    return found
+
 def ratchet():
     return reach(int(os.environ["RATCHET_AGENTS_URL"].rpartition(":")[2]))
 
 def interfaces():
     return [name for _, name in socket.if_nameindex()]
 
-serve(reach, ratchet, interfaces)
+serve(reach, ratchet, interfaces, by_proxy, imported)
 """
 
 
@@ -62,7 +81,7 @@ async def _answers(directory: Path, settings: Agents) -> dict[str, Any]:
 
 
 def test_with_the_network_a_server_reaches_what_is_on_this_machine(tmp_path: Path) -> None:
-    found = asyncio.run(_answers(write_version(tmp_path / "version", _REACHES), Agents()))
+    found = asyncio.run(_answers(write_version(tmp_path / "version", _REACHES), Agents(network=True)))
 
     assert (found["ratchet"], found["reach"]) == ("I am Ratchet", "I am a database")
 
@@ -74,7 +93,7 @@ def test_without_the_network_a_server_is_reached_and_reaches_ratchet_and_nobody_
     temporary = tmp_path / ("t" * 120)
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    found = asyncio.run(_answers(write_version(tmp_path / "version", _REACHES), Agents(network=False)))
+    found = asyncio.run(_answers(write_version(tmp_path / "version", _REACHES), Agents()))
 
     assert found["ratchet"] == "I am Ratchet"
     assert found["reach"] == "refused: Connection refused"
@@ -83,7 +102,7 @@ def test_without_the_network_a_server_is_reached_and_reaches_ratchet_and_nobody_
 
 
 def test_a_link_that_a_server_puts_in_the_place_of_its_socket_leads_nowhere(tmp_path: Path) -> None:
-    async def connect() -> tuple[bytes, int]:
+    async def connect() -> int:
         reached: list[None] = []
         precious = tmp_path / "precious.sock"
         server = await asyncio.start_unix_server(lambda *_: reached.append(None), precious)
@@ -91,11 +110,11 @@ def test_a_link_that_a_server_puts_in_the_place_of_its_socket_leads_nowhere(tmp_
             async with server, relayed(port, 1) as folder:
                 (folder / "server.sock").symlink_to(precious)
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                with closing(writer):
-                    said = await reader.read()
-        return said, len(reached)
+                with closing(writer), pytest.raises(ConnectionResetError):
+                    await reader.read()
+        return len(reached)
 
-    assert asyncio.run(connect()) == (b"", 0)
+    assert asyncio.run(connect()) == 0
 
 
 def test_a_relay_refuses_a_port_that_is_taken() -> None:
@@ -105,3 +124,58 @@ def test_a_relay_refuses_a_port_that_is_taken() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as foreign, pytest.raises(OSError, match="in use"):
         asyncio.run(relay(foreign.getsockname()[1]))
+
+
+def test_a_server_imports_the_kit_and_what_it_needs_and_nothing_else_of_ratchets(tmp_path: Path) -> None:
+    ours = [
+        "ratchet.agentkit",
+        "mcp",
+        "pydantic",
+        "jsonschema",
+        "sqlalchemy",
+        "fastapi",
+        "numpy",
+        "ratchet.ledger",
+    ]
+
+    async def ask() -> Any:
+        directory = write_version(tmp_path / "version", _REACHES)
+        async with serving(launch_of(directory), Role.RUNNER, Agents()) as server:
+            return (await call_tool(server.url, "imported", {"names": ours}, _SECONDS)).structured["result"]
+
+    assert asyncio.run(ask()) == ours[:4]
+
+
+def test_a_server_reaches_what_its_agent_is_allowed_from_one_connection_to_the_next(tmp_path: Path) -> None:
+    allowed: list[str] = []
+
+    async def may() -> list[str]:
+        return allowed
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readuntil(b"\r\n\r\n")
+        body = asked.split(b"\r\n")[0]
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+
+    async def ask() -> list[str]:
+        web = await asyncio.start_server(answer, "127.0.0.2", 0)
+        port = web.sockets[0].getsockname()[1]
+        launch = replace(launch_of(write_version(tmp_path / "version", _REACHES)), allowed=may)
+        async with web, serving(launch, Role.RUNNER, Agents()) as server:
+            said = []
+            for targets in ([], [f"127.0.0.2:{port}"], ["localhost", "metadata.internal"]):
+                allowed[:] = targets
+                url = f"http://127.0.0.2:{port}/a?b"
+                answered = await call_tool(server.url, "by_proxy", {"url": url}, _SECONDS)
+                said.append(answered.structured["result"])
+        return said
+
+    first, second, third = asyncio.run(ask())
+
+    assert "403 agent greeter may not connect to 127.0.0.2" in first
+    assert second == "GET /a?b HTTP/1.1"
+    assert third == first

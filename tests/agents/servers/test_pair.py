@@ -141,6 +141,11 @@ def test_each_server_is_started_in_its_directory_with_its_arguments(seen: Seen) 
 def test_the_environment_holds_what_was_given_and_nothing_of_the_parent(seen: Seen) -> None:
     given = seen.looked["environment"]
     assert given.pop("LC_CTYPE", "C.UTF-8") == "C.UTF-8"
+    # The way out, which leads nowhere unless the agent is allowed to.
+    assert {given.pop(name) for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")} == {
+        "http://127.0.0.1:3128"
+    }
+    assert {given.pop(name) for name in ("no_proxy", "NO_PROXY")} == {"127.0.0.1,localhost"}
     assert given == {
         "PATH": given["PATH"],
         "HOME": "/tmp",

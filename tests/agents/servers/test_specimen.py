@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 
+from ratchet.agentkit import StateStore
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import ServerGaveNoAnswer, call_tool, serving, serving_pair
 from ratchet.config.workflow_settings import Agents
@@ -32,7 +32,7 @@ def test_a_greeter_greets_counts_and_takes_feedback(tmp_path: Path) -> None:
             return [(await call_tool(at.url, tool, given, _SECONDS)).text for at, tool, given in calls]
 
     assert asyncio.run(use()) == ["good day, Ada", "1", "noted"]
-    assert json.loads((directory / "state.json").read_text()) == {"greeted": 1, "lessons": ["warmer, please"]}
+    assert StateStore(directory).read() == {"greeted": 1, "lessons": ["warmer, please"]}
 
 
 @pytest.mark.soak

@@ -125,7 +125,9 @@ def test_a_port_that_a_foreign_program_takes_meanwhile_is_given_up_for_another(t
             return foreign
 
         taking = asyncio.create_task(take_port())
-        async with serving(launch_of(directory), Role.RUNNER, _PATIENT) as server:
+        # Without the network, Ratchet itself listens there from the start.
+        settings = Agents(start_seconds=60.0, network=True)
+        async with serving(launch_of(directory), Role.RUNNER, settings) as server:
             with closing(await taking) as foreign:
                 return foreign.getsockname()[1], server.port
 

@@ -1,4 +1,4 @@
-"""What a version must pass before it may be promoted: its form, its own tests, its start-up, and canary calls."""
+"""What a version must pass before it may be promoted: its form, tests, start-up and calls, and what is relied on."""
 
 from typing import TYPE_CHECKING
 

@@ -2,12 +2,14 @@
 
 A JSON object on stdin says what to read, one on stdout what was found:
 `{"python": [paths], "schema": path, "state": path, "schemas": {label: schema}}` and
-`{"problems": [texts], "state": text or null, "functions": {path: [names]}}`.
+`{"problems": [texts], "state": text or null, "functions": {path: {name: digest}}}`. The digest of a function is the
+same where its code is, however that is laid out and whatever its docstring says.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import stat
@@ -30,7 +32,7 @@ class FileProblem(Exception):
 def main() -> None:
     wanted = json.load(sys.stdin)
     problems: list[str] = []
-    functions: dict[str, list[str]] = {}
+    functions: dict[str, dict[str, str]] = {}
     for path in wanted.get("python", []):
         try:
             functions[path] = functions_of(path)
@@ -50,9 +52,9 @@ def main() -> None:
     print(json.dumps({"problems": problems[:_MOST], "state": state, "functions": functions}))
 
 
-def functions_of(path: str) -> list[str]:
-    """The functions of a module and, as `Class.method`, of its classes, without fixtures of pytest, which may be called
-    like tests. Raises `FileProblem` if it is no Python."""
+def functions_of(path: str) -> dict[str, str]:
+    """The functions of a module and, as `Class.method`, of its classes, with their digests; without fixtures of pytest,
+    which may be called like tests. Raises `FileProblem` if it is no Python."""
     try:
         tree = ast.parse(Path(path).read_bytes(), path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -62,9 +64,16 @@ def functions_of(path: str) -> list[str]:
         raise FileProblem(
             f"{path} cannot be parsed: {error or type(error).__name__}; write it in a simpler way"
         ) from None
-    functions = [each.name for each in _functions(tree.body)]
+    functions = {each.name: _digest(each) for each in _functions(tree.body)}
     classes = [each for each in tree.body if isinstance(each, ast.ClassDef)]
-    return functions + [f"{one.name}.{each.name}" for one in classes for each in _functions(one.body)]
+    methods = {f"{one.name}.{each.name}": _digest(each) for one in classes for each in _functions(one.body)}
+    return functions | methods
+
+
+def _digest(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    if ast.get_docstring(function) is not None:
+        del function.body[0]
+    return hashlib.sha256(ast.dump(function).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _functions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -34,7 +34,7 @@ def main(junit: str, config: str) -> None:
     import pytest
 
     here, count = str(Path.cwd()), Count()
-    sys.path.insert(0, here)
+    sys.path[:0] = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     places = ("-c", config, f"--rootdir={here}", f"--junitxml={junit}")
     code = int(pytest.main([*_OPTIONS, *places, "tests.py"], plugins=[count]))
     report = Path(junit)

@@ -9,10 +9,12 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ratchet.agentkit import AgentKitError, StateStore
+from ratchet.agentkit.files import replace_whole
 from ratchet.agents.checks.files import NotPassed, read_schemas, read_state
 from ratchet.agents.contract import CANARY, SCHEMA, STATE, Role, ToolShape
 from ratchet.agents.servers import (
@@ -25,6 +27,7 @@ from ratchet.agents.servers import (
     call_tool,
     serving_pair,
 )
+from ratchet.agents.servers.client import list_offers
 from ratchet.agents.servers.server import leased_port
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
@@ -54,7 +57,7 @@ class CanaryCall:
         if "contains" in self.expect and self.expect["contains"] not in answer.text:
             return f"it does not contain {self.expect['contains']!r}"
         if "equals" in self.expect and not any(
-            _same(self.expect["equals"], each) for each in _values(answer)
+            same_json(self.expect["equals"], each) for each in answer_values(answer)
         ):
             return f"it does not equal {shown(self.expect['equals'])}"
         return None
@@ -104,7 +107,7 @@ def _read_expect(found: Any, label: str) -> Mapping[str, Any]:
     return found
 
 
-def _values(answer: Called) -> list[Any]:
+def answer_values(answer: Called) -> list[Any]:
     """An answer in the forms that an author may mean: a server wraps what is no object, and text may be JSON."""
     found = [answer.text]
     if answer.structured is not None:
@@ -117,14 +120,14 @@ def _values(answer: Called) -> list[Any]:
     return found
 
 
-def _same(wanted: Any, value: Any) -> bool:
+def same_json(wanted: Any, value: Any) -> bool:
     """Whether two JSON values are equal; `true` is no number."""
     if isinstance(wanted, bool) or isinstance(value, bool):
         return wanted is value
     if isinstance(wanted, dict) and isinstance(value, dict):
-        return wanted.keys() == value.keys() and all(_same(wanted[key], value[key]) for key in wanted)
+        return wanted.keys() == value.keys() and all(same_json(wanted[key], value[key]) for key in wanted)
     if isinstance(wanted, list) and isinstance(value, list):
-        return len(wanted) == len(value) and all(map(_same, wanted, value))
+        return len(wanted) == len(value) and all(map(same_json, wanted, value))
     return bool(wanted == value)
 
 
@@ -176,6 +179,23 @@ async def check_tools(
     return {f"{role}_tools": [tool.name for tool in those] for role, those in tools.items()}
 
 
+async def check_offers(pair: Pair, settings: Agents) -> tuple[ToolShape, ...]:
+    """What callers may rely on besides the tools of the Runner. Raises `NotPassed` where it cannot be listed."""
+    found = [replace(tool, name=f"tuner {tool.name}") for tool in pair.tuner.tools]
+    for server, before in ((pair.runner, ""), (pair.tuner, "tuner ")):
+        try:
+            listed = await list_offers(server.url, settings.call_seconds)
+        except ServerGaveNoAnswer as error:
+            raise NotPassed(f"the {server.role} does not list its resources and prompts: {error}") from None
+        found += [replace(each, name=f"{before}{each.name}") for each in listed]
+    unfit = next((each.name for each in found if not _is_plain(each)), None)
+    if unfit is not None:
+        raise NotPassed(
+            f"what {unfit[:200]!r} says of itself is no plain text of a reasonable length; fix it"
+        )
+    return tuple(found)
+
+
 async def check_calls(pair: Pair, calls: Sequence[CanaryCall], settings: Agents, answers: list[Any]) -> None:
     """Make the calls in order; `answers` grows by what came of each. Raises `NotPassed` at the first that fails."""
     servers = {Role.RUNNER: pair.runner, Role.TUNER: pair.tuner}
@@ -202,9 +222,18 @@ async def check_calls(pair: Pair, calls: Sequence[CanaryCall], settings: Agents,
 async def check_state_after(source: Path, directory: Path, deadline: Deadline) -> None:
     """Raises `NotPassed` if the state that the servers left does not fit the schema of `source`."""
     try:
+        await asyncio.to_thread(_lay_out_state, directory)
         await read_state(source / SCHEMA, directory / STATE, deadline)
+    except AgentKitError as error:
+        raise NotPassed(f"after the calls of {CANARY}: {error}") from None
     except NotPassed as finding:
         raise NotPassed(f"after the calls of {CANARY}: {finding}", finding.details) from None
+
+
+def _lay_out_state(directory: Path) -> None:
+    """Write the state as a file, as its schema is held against it."""
+    state = StateStore(directory, _ENDING_SECONDS).read()
+    replace_whole(directory / STATE, json.dumps(state).encode())
 
 
 async def _call(server: AgentServer, call: CanaryCall, seconds: float, answer: dict[str, Any]) -> str | None:

@@ -1,18 +1,23 @@
-"""What an engine left in a directory: copied without following any link out of it, and parsed in the sandbox."""
+"""What an engine left in a directory: copied without following any link out of it, and parsed in the sandbox.
+
+And what its checks leave: a section for each, and what of the contract was broken.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ratchet
 from ratchet.agents.contract import STATE, UNTRACKED
-from ratchet.judges.judge import Deadline
+from ratchet.judges.judge import Deadline, Report
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import blame, described, ending_text, run_confined
 from ratchet.kernel import Outcome, RatchetError
@@ -28,6 +33,10 @@ class NotPassed(Exception):
     def __init__(self, reason: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(reason)
         self.details = dict(details or {})
+
+
+class BrokenContract(NotPassed):
+    """A version does not keep what those who use the one before rely on. Other checks of it still mean something."""
 
 
 MAX_FILES = 2_000
@@ -164,12 +173,13 @@ BOUNDS = Bounds(wall_seconds=60.0, output_bytes=16 * 1024 * 1024)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The functions that each of the Python files defines, `Class.method` included, and how they were read.
+    """The functions that each of the Python files defines, `Class.method` included, with digests of their code, and how
+    they were read.
 
     `misfit` says why the state does not fit its schema.
     """
 
-    functions: Mapping[str, Sequence[str]]
+    functions: Mapping[str, Mapping[str, str]]
     misfit: str | None
     finished: Finished
 
@@ -180,6 +190,12 @@ async def read_code(
     """Parse Python files, and hold a state against its schema. Raises `NotPassed` where the files do not parse."""
     wanted = {"python": sorted(files), "schema": schema, "state": state}
     return await _read(wanted, directory, (directory,), deadline)
+
+
+async def read_functions(directory: Path, file: str, deadline: Deadline) -> Mapping[str, str]:
+    """The functions of one Python file, with digests of their code. Raises `NotPassed` where it does not parse."""
+    read = await _read({"python": [file]}, directory, (directory,), deadline)
+    return read.functions[file]
 
 
 async def read_state(schema: Path, state: Path, deadline: Deadline) -> None:
@@ -219,3 +235,81 @@ async def _read(wanted: Mapping[str, Any], cwd: Path, readable: tuple[Path, ...]
     if found["problems"]:
         raise NotPassed("; ".join(found["problems"]))
     return Read(found["functions"], found["state"], finished)
+
+
+_NUMBERS = ("seconds", "cpu_ms", "peak_bytes", "tests", "failures", "errors", "skipped", "calls")
+
+
+class Finding(NamedTuple):
+    """What of the contract a change breaks: `kind` is `tests`, `canary`, `state`, …"""
+
+    kind: str
+    text: str
+
+
+@dataclass(slots=True)
+class CheckRecord:
+    """One section for each check that was begun, in order. `findings` say what of the contract was broken."""
+
+    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @contextmanager
+    def check(self, name: str) -> Iterator[dict[str, Any]]:
+        """A section to be filled in while the check is made. What ends the check is noted and raised again."""
+        section = self.sections[name] = {"outcome": Outcome.ERROR, "reason": None}
+        began = time.monotonic()
+        try:
+            yield section
+            section["outcome"] = Outcome.PASSED
+        except NotPassed as finding:
+            section |= {**finding.details, "outcome": Outcome.FAILED, "reason": str(finding)}
+            raise
+        except BaseException as error:
+            section["reason"] = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            section["seconds"] = round(time.monotonic() - began, 3)
+
+    @contextmanager
+    def contract(self, name: str, kind: str) -> Iterator[dict[str, Any]]:
+        """The same for a check by which the contract can be broken: that is a finding, and ends no other check."""
+        try:
+            with self.check(name) as section:
+                yield section
+        except BrokenContract as broken:
+            self.findings.append(Finding(kind, f"{name}: {broken}"))
+
+    @property
+    def last(self) -> str:
+        """The check that was begun last."""
+        return next(reversed(self.sections), "files")
+
+    @property
+    def passed(self) -> list[str]:
+        return [name for name, section in self.sections.items() if section.get("outcome") is Outcome.PASSED]
+
+    def numbers(self) -> dict[str, float]:
+        """What can be measured of a version."""
+        return {
+            f"{name}.{key}": section[key]
+            for name, section in self.sections.items()
+            for key in _NUMBERS
+            if isinstance(section.get(key), int | float)
+        }
+
+    def evidence(self) -> dict[str, Any]:
+        """What a certificate shows: how each check ended, the results of evals and replay, and the states compared."""
+        results = self.sections.get("evals", {}).get("results", [])
+        replay, state = self.sections.get("replay", {}), self.sections.get("state", {})
+        return {
+            "checks": {name: section.get("outcome") for name, section in self.sections.items()},
+            "evals": [{key: each[key] for key in ("eval", "call", "passed")} for each in results],
+            "replay": {key: replay[key] for key in ("calls", "differences", "unstable") if key in replay},
+            "state": {
+                key: state[key] for key in ("lost", "doubled", "keys", "values", "bytes") if key in state
+            },
+        }
+
+    def report(self, name: str, **head: Any) -> Report:
+        return Report(f"{name}.json", json.dumps({**head, "checks": self.sections}).encode())

@@ -1,20 +1,34 @@
-"""The second check: the agent's own tests, run by pytest in the sandbox.
+"""Tests of agents, run by pytest in the sandbox: those of a version itself, and those that bind it.
 
-They share a process with pytest, so they could lie if they were written to, and their author could as well have
+Its own share a process with pytest, so they could lie if they were written to, and their author could as well have
 written tests that assert nothing. This check holds out against shortcuts and mistakes.
+
+The tests and canary calls of the version before bind the next one. They are read from the predecessor's own files,
+since a candidate that fails them could change its copies. Deleting, rewriting or skipping one is a finding, too: it
+would bind nothing after this change.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.agents.checks.files import PACKAGE, NotPassed
-from ratchet.agents.contract import TESTS
+from ratchet.agents.checks.canary import CanaryCall, check_calls, read_calls, started
+from ratchet.agents.checks.files import (
+    PACKAGE,
+    BrokenContract,
+    CheckRecord,
+    NotPassed,
+    read_functions,
+    take_snapshot,
+)
+from ratchet.agents.contract import CANARY, STATE, TESTS
+from ratchet.agents.servers.environment import packages_of
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport, TestCounts, count_tests, read_report, strict_json
@@ -61,23 +75,10 @@ async def check_tests(
 
     `tests` are the names that are defined in it: all of them must have been run.
     """
-    tested = await _run(source, place / "tests", settings, tests=tests, agent=agent, deadline=deadline)
+    tested = await run_tests(source, place / "tests", settings, tests=tests, agent=agent, deadline=deadline)
     if tested.problem is not None:
         raise NotPassed(tested.problem, tested.details)
     return tested.details
-
-
-async def try_base_tests(
-    source: Path, base: Path, place: Path, settings: Agents, *, agent: str, deadline: Deadline
-) -> dict[str, Any] | None:
-    """How the tests of the version before, if they differ, go with the new code. Nothing depends on it."""
-    old = await in_thread(lambda: _read_tests(base))
-    if old is None or old == await in_thread(lambda: _read_tests(source)):
-        return None
-    mixed = await copied(source, place / "with-base-tests")
-    (mixed / TESTS).write_bytes(old)
-    tested = await _run(mixed, place / "base-tests", settings, tests=(), agent=agent, deadline=deadline)
-    return {"passed": tested.problem is None, "reason": tested.problem, **tested.details}
 
 
 def bounds_of_tests(settings: Agents) -> Bounds:
@@ -88,21 +89,16 @@ def bounds_of_tests(settings: Agents) -> Bounds:
     )
 
 
-def _read_tests(directory: Path) -> bytes | None:
-    try:
-        return read_report(directory, TESTS)
-    except BadReport:
-        return None
-
-
-async def _run(
+async def run_tests(
     source: Path, place: Path, settings: Agents, *, tests: Sequence[str], agent: str, deadline: Deadline
 ) -> OwnTestsResult:
+    """Run tests.py in a copy of `source`; `place` is made for it. `tests` must all have been run."""
     reports = place / "reports"
     reports.mkdir(parents=True)
     config = place / "pytest.ini"
     config.write_text("[pytest]\n")
     directory = await copied(source, place / "agent")
+    packages = await packages_of(source)
     secret, bounds = secrets.token_hex(16), bounds_of_tests(settings)
     finished = await run_confined(
         ("{python}", "-I", "-B", str(_PROGRAM), str(reports / _JUNIT), str(config)),
@@ -110,10 +106,15 @@ async def _run(
         bounds=bounds,
         policy=Policy(),
         deadline=deadline,
-        readable=(config, PACKAGE),
+        readable=(config, PACKAGE, *([] if packages is None else [packages])),
         writable=(directory, reports),
         # Which plugins happen to be installed must not decide.
-        environment={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": _COLUMNS, "RATCHET_AGENT": agent},
+        environment={
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "COLUMNS": _COLUMNS,
+            "RATCHET_AGENT": agent,
+            **({} if packages is None else {"PYTHONPATH": str(packages)}),
+        },
         stdin=f"{secret}\n".encode(),
     )
     details = {**described(finished, tail=_TAIL), "tests_defined": len(tests)}
@@ -174,3 +175,134 @@ def _summary(finished: Finished) -> str:
     lines = finished.stderr[-_TAIL:].decode("utf-8", "replace").splitlines()
     named = [line[:_SHOWN_LINE] for line in lines if line.startswith(_SUMMARY)] or [last_words(finished)]
     return "".join(f"\n{line}" for line in named[-_SHOWN_LINES:])
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChecks:
+    """What a candidate brings itself: its files, its tests with digests of their code, how they went, and its calls."""
+
+    source: Path
+    tests: Mapping[str, str]
+    tested: Mapping[str, Any]
+    calls: Sequence[CanaryCall]
+
+
+def tests_among(functions: Mapping[str, str]) -> dict[str, str]:
+    """Those of the functions of a module that pytest takes for tests."""
+    found = {}
+    for name in sorted(functions):
+        first, _, method = name.partition(".")
+        if (first.startswith("Test") and method.startswith("test")) or (
+            first.startswith("test") and not method
+        ):
+            found[name] = functions[name]
+    return found
+
+
+async def check_predecessor(
+    base: Path,
+    own: OwnChecks,
+    record: CheckRecord,
+    *,
+    state: dict[str, Any] | None,
+    place: Path,
+    settings: Agents,
+    agent: str,
+    deadline: Deadline,
+) -> None:
+    """Hold the candidate to the tests and calls of the version in `base`. What it breaks are findings of `record`."""
+    held = _Held(base, own, state, place / "predecessor", settings, agent, deadline)
+    held.place.mkdir()
+    if (base / TESTS).is_file():
+        tests = await in_thread(lambda: read_report(base, TESTS))
+        is_same = tests == await in_thread((own.source / TESTS).read_bytes)
+        # The same tests have passed already; what they skipped may still be less than before.
+        if not is_same or own.tested.get("skipped"):
+            with record.contract("predecessor's tests", "tests") as section:
+                section |= await held.tests(tests, is_same=is_same)
+    if (base / CANARY).is_file():
+        calls = read_calls(await in_thread(lambda: read_report(base, CANARY)))
+        # Calls that it makes first itself have been answered as they should be.
+        if tuple(own.calls[: len(calls)]) != calls:
+            with record.contract("predecessor's canary", "canary") as section:
+                await held.calls(calls, section)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    base: Path
+    own: OwnChecks
+    state: dict[str, Any] | None
+    place: Path
+    settings: Agents
+    agent: str
+    deadline: Deadline
+
+    async def tests(self, content: bytes, *, is_same: bool) -> dict[str, Any]:
+        """Run the old tests with the new code; what the report shows of it. Raises `BrokenContract`."""
+        details: dict[str, Any] = dict(self.own.tested)
+        problems: list[str] = []
+        if not is_same:
+            details, problems = await self._with_old_tests(content)
+        if skipped := int(details.get("skipped", 0)):
+            before = await self._skipped_before()
+            if skipped > before:
+                problems.append(
+                    f"{skipped} of {details['tests']} tests were skipped; with the version before, {before}"
+                )
+        if problems:
+            raise BrokenContract("; ".join(problems), details)
+        return details
+
+    async def _with_old_tests(self, content: bytes) -> tuple[dict[str, Any], list[str]]:
+        mixed = await copied(self.own.source, self.place / "mixed")
+        (mixed / TESTS).write_bytes(content)
+        old, new = tests_among(await read_functions(mixed, TESTS, self.deadline)), self.own.tests
+        tested = await run_tests(
+            mixed,
+            self.place / "tests",
+            self.settings,
+            tests=list(old),
+            agent=self.agent,
+            deadline=self.deadline,
+        )
+        details = tested.details
+        problems = [] if tested.problem is None else [tested.problem]
+        problems += [f"{name} is gone from {TESTS}" for name in old if name not in new]
+        problems += [f"{name} is rewritten" for name in old if name in new and new[name] != old[name]]
+        cases, now = details.get("tests", 0), self.own.tested.get("tests", 0)
+        if now < cases and not problems:
+            problems.append(f"{TESTS} has {now} cases, and {cases} before")
+        return details, problems
+
+    async def _skipped_before(self) -> int:
+        """How many tests of the version before are skipped with its own code."""
+        snapshot = await in_thread(lambda: take_snapshot(self.base, self.place / "snapshot"))
+        if self.state is not None:
+            (snapshot.directory / STATE).write_text(json.dumps(self.state))
+        tested = await run_tests(
+            snapshot.directory,
+            self.place / "tests-before",
+            self.settings,
+            tests=(),
+            agent=self.agent,
+            deadline=self.deadline,
+        )
+        return int(tested.details.get("skipped", 0))
+
+    async def calls(self, calls: Sequence[CanaryCall], section: dict[str, Any]) -> None:
+        """Make the old calls to the new servers, on a state of their own. Raises `BrokenContract`."""
+        answers: list[Any] = []
+        problems = []
+        directory = await copied(self.own.source, self.place / "running")
+        async with started(directory, self.settings, section, agent=self.agent) as pair:
+            try:
+                await check_calls(pair, calls, self.settings, answers)
+            except NotPassed as problem:
+                problems.append(str(problem))
+        section |= {"answers": answers, "calls": len(answers)}
+        problems += [
+            f"{call.described()} is gone from {CANARY}" for call in calls if call not in self.own.calls
+        ]
+        if problems:
+            raise BrokenContract("; ".join(problems))

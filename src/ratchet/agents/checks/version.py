@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,23 +16,35 @@ from ratchet.agents.checks.canary import (
     MAX_CALLS,
     CanaryCall,
     check_calls,
+    check_offers,
     check_state_after,
     check_tools,
     read_calls,
     started,
 )
+from ratchet.agents.checks.evals import EvalCase, check_evals, hash_of
 from ratchet.agents.checks.files import (
     BOUNDS,
     MAX_BYTES,
     MAX_DEPTH,
     MAX_FILES,
+    CheckRecord,
     FilesSnapshot,
+    Finding,
     NotPassed,
     read_code,
     read_state,
     take_snapshot,
 )
-from ratchet.agents.checks.own_tests import bounds_of_tests, check_tests, try_base_tests
+from ratchet.agents.checks.losses import check_state_kept
+from ratchet.agents.checks.own_tests import (
+    OwnChecks,
+    bounds_of_tests,
+    check_predecessor,
+    check_tests,
+    tests_among,
+)
+from ratchet.agents.checks.replay import Replay, ReplayedCall
 from ratchet.agents.contract import (
     CANARY,
     METADATA,
@@ -45,75 +56,28 @@ from ratchet.agents.contract import (
     TESTS,
     ToolShape,
 )
-from ratchet.agents.servers import Pair
+from ratchet.agents.servers.environment import CannotInstall, packages_of
 from ratchet.agents.state import CannotCarry, migrate
-from ratchet.agents.versions import to_json
+from ratchet.agents.versions import changes_since, to_json
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
+from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, ruled
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import copied, described, in_thread, scratch
-from ratchet.kernel import Outcome, RatchetError
-from ratchet.kernel.semver import is_semver
+from ratchet.kernel import Outcome
+from ratchet.kernel.semver import Bump, is_semver
+from ratchet.ledger.agents import AgentVersion
 from ratchet.observe.logs import logger
-
-_NUMBERS = ("seconds", "cpu_ms", "peak_bytes", "tests", "failures", "errors", "skipped", "calls")
-
-
-@dataclass(slots=True)
-class CheckRecord:
-    """One section for each check that was begun, in order."""
-
-    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @contextmanager
-    def check(self, name: str) -> Iterator[dict[str, Any]]:
-        """A section to be filled in while the check is made. What ends the check is noted and raised again."""
-        section = self.sections[name] = {"outcome": Outcome.ERROR, "reason": None}
-        began = time.monotonic()
-        try:
-            yield section
-            section["outcome"] = Outcome.PASSED
-        except NotPassed as finding:
-            section |= {**finding.details, "outcome": Outcome.FAILED, "reason": str(finding)}
-            raise
-        except BaseException as error:
-            section["reason"] = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            section["seconds"] = round(time.monotonic() - began, 3)
-
-    @property
-    def last(self) -> str:
-        """The check that was begun last."""
-        return next(reversed(self.sections), "files")
-
-    @property
-    def passed(self) -> list[str]:
-        return [name for name, section in self.sections.items() if section.get("outcome") is Outcome.PASSED]
-
-    def numbers(self) -> dict[str, float]:
-        """What can be measured of a version."""
-        return {
-            f"{name}.{key}": section[key]
-            for name, section in self.sections.items()
-            for key in _NUMBERS
-            if isinstance(section.get(key), int | float)
-        }
-
-    def report(self, name: str, **head: Any) -> Report:
-        return Report(f"{name}.json", json.dumps({**head, "checks": self.sections}).encode())
-
 
 CONFTEST = "conftest.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the files say. `tests` are the names of the tests in tests.py; `None` if there is no such file."""
+    """What the files say. `tests` are the tests in tests.py, with digests of their code; `None` without such a file."""
 
     version: str
-    tests: tuple[str, ...] | None
+    tests: Mapping[str, str] | None
     calls: tuple[CanaryCall, ...]
     details: dict[str, Any]
 
@@ -134,13 +98,13 @@ async def check_form(
         raise NotPassed(f"{MIGRATE} defines no function migrate(state); write it, or remove the file")
     if read.misfit is not None:
         await _migrate(snapshot, base, settings, read.misfit, deadline)
-    tests = tuple(_tests(read.functions[TESTS])) if TESTS in read.functions else None
+    tests = tests_among(read.functions[TESTS]) if TESTS in read.functions else None
     details = {
         **described(read.finished),
         "files": len(snapshot.files),
         "bytes": snapshot.size,
         "version": version,
-        "test_names": tests,
+        "test_names": None if tests is None else list(tests),
         "canary_calls": len(calls),
     }
     # What was printed is what was read, in full.
@@ -167,6 +131,14 @@ async def _migrate(
         await read_state(directory / SCHEMA, directory / STATE, deadline)
     except NotPassed as finding:
         raise NotPassed(f"{misfit}; after {MIGRATE}, {finding}") from None
+
+
+def _staged(snapshot: FilesSnapshot) -> Any:
+    """The state as the engine left it; one that is no JSON does not pass later on."""
+    try:
+        return strict_json(snapshot.read(STATE), STATE) if STATE in snapshot.files else None
+    except BadReport:
+        return None
 
 
 def read_version(metadata: bytes) -> str:
@@ -197,19 +169,24 @@ def _check_present(snapshot: FilesSnapshot, base: Path | None) -> None:
         raise NotPassed(f"{TESTS} is gone; a change may not delete the tests, put it back")
 
 
-def _tests(functions: Sequence[str]) -> list[str]:
-    """Those of the functions that pytest takes for tests."""
-    found = []
-    for name in functions:
-        first, _, method = name.partition(".")
-        if (first.startswith("Test") and method.startswith("test")) or (
-            first.startswith("test") and not method
-        ):
-            found.append(name)
-    return sorted(set(found))
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """What callers of a version see: the tools of its Runner, and in `offers` its Tuner's, resources and prompts."""
+
+    tools: tuple[ToolShape, ...] = ()
+    offers: tuple[ToolShape, ...] = ()
 
 
-_SPARE_SECONDS = 60.0
+@dataclass(frozen=True, slots=True)
+class Used:
+    """How an agent is used, as its user has it on record: evals, calls to be made again, and what was asked for now."""
+
+    evals: tuple[EvalCase, ...] = ()
+    calls: tuple[ReplayedCall, ...] = ()
+    message: str = ""
+
+
+NOTHING_USED = Used()
 
 
 async def check_all(
@@ -219,23 +196,30 @@ async def check_all(
     *,
     agent: str,
     base: Path | None,
+    state: dict[str, Any] | None,
+    used: Used,
     deadline: Deadline,
-) -> Pair:
-    """Make every check of what lies in `directory`, on copies; the servers that were started, which have ended by then.
+) -> Surface:
+    """Make every check of what lies in `directory`, on copies; what its servers offered, which have ended by then.
 
     Raises `NotPassed` at the first check that the version does not pass.
     """
     async with scratch() as place:
         with record.check("files") as section:
             snapshot = await in_thread(lambda: take_snapshot(directory, place / "snapshot"))
+            staged = await in_thread(lambda: _staged(snapshot))
             form = await check_form(snapshot, base, settings, deadline=deadline)
             section |= form.details
+            try:
+                await packages_of(snapshot.directory)
+            except CannotInstall as error:
+                raise NotPassed(str(error)) from error
         source = snapshot.directory
 
         if form.tests is not None:
             with record.check("tests") as section:
                 section |= await check_tests(
-                    source, form.tests, place, settings, agent=agent, deadline=deadline
+                    source, list(form.tests), place, settings, agent=agent, deadline=deadline
                 )
 
         running = await copied(source, place / "running")
@@ -244,6 +228,8 @@ async def check_all(
                 pair = await held.enter_async_context(started(running, settings, section, agent=agent))
                 tools = {server.role: server.tools for server in (pair.runner, pair.tuner)}
                 section |= await check_tools(tools, source, deadline)
+                offers = await check_offers(pair, settings)
+                section["offers"] = [each.name for each in offers]
             with record.check("canary") as section:
                 answers: list[Any] = []
                 section["answers"] = answers
@@ -251,23 +237,33 @@ async def check_all(
                 await check_state_after(source, running, deadline)
                 section["calls"] = len(answers)
 
+        if used.evals:
+            with record.check("evals") as section:
+                await check_evals(source, place / "evals", used.evals, settings, section, agent=agent)
+        if base is not None and state is not None:
+            with record.contract("state", "state") as section:
+                section |= await check_state_kept(source, state, staged, settings, parent=base)
         if base is not None:
-            tried = await _try_base_tests(source, base, place, settings, agent=agent, deadline=deadline)
-            record.sections |= {} if tried is None else {"base_tests": tried}
-        return pair
-
-
-async def _try_base_tests(
-    source: Path, base: Path, place: Path, settings: Agents, *, agent: str, deadline: Deadline
-) -> dict[str, Any] | None:
-    """Behaviour may change on purpose, so it is only reported whether old tests still pass."""
-    left = deadline.left
-    if left is not None and left < settings.tests_seconds + _SPARE_SECONDS:
-        return {"passed": None, "reason": "there was not enough time left to run them"}
-    try:
-        return await try_base_tests(source, base, place, settings, agent=agent, deadline=deadline)
-    except RatchetError as error:
-        return {"passed": None, "reason": str(error)}
+            own = OwnChecks(source, form.tests or {}, record.sections.get("tests", {}), form.calls)
+            await check_predecessor(
+                base, own, record, state=state, place=place, settings=settings, agent=agent, deadline=deadline
+            )
+        if base is not None and used.calls:
+            (place / "replay").mkdir()
+            replay = Replay(
+                base,
+                source,
+                state or {},
+                used.calls,
+                used.message,
+                [tool.name for tool in pair.runner.tools],
+                place / "replay",
+                settings,
+                agent,
+            )
+            with record.contract("replay", "replay") as section:
+                await replay.check(section)
+        return Surface(pair.runner.tools, offers)
 
 
 _log = logger(__name__)
@@ -276,30 +272,44 @@ _LONGEST = 8_000
 
 @dataclass(frozen=True, slots=True)
 class CheckedVersion:
-    """The verdict on a version; if it passed, also the tools of its Runner and of its Tuner."""
+    """The verdict on a version; if it passed, also what it offers, what of the contract it breaks, and how far its
+    number must move at least."""
 
     judged: Judged
-    tools: tuple[ToolShape, ...] = ()
-    tuner_tools: tuple[ToolShape, ...] = ()
+    surface: Surface
+    findings: tuple[Finding, ...] = ()
+    least: Bump = Bump.PATCH
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tools(self) -> tuple[ToolShape, ...]:
+        return self.surface.tools
 
 
 @dataclass(frozen=True)
 class VersionJudge:
     """Passes a version of `agent` that has the right files, passes its tests, starts, and answers its canary calls.
 
-    `base` is the directory of the version before, if there is one: its tests may not be gone.
+    `base` is the directory of the version before, if there is one: its tests and canary calls bind, and the state that
+    its engine was shown may not be lost. `before` is its row, with what callers could rely on. A version that breaks
+    any of this passes only if a person may be asked: then `found` has the findings to `asks` about. The evals in `used`
+    must be answered as they say, and calls that were made before are made again to both versions.
     """
 
     settings: Agents
     agent: str
     base: Path | None = None
+    shown_state: Callable[[], dict[str, Any] | None] = lambda: None
+    before: AgentVersion | None = None
+    asks: bool = False
+    used: Used = NOTHING_USED
     name: str = "version"
 
     @cached_property
     def hash(self) -> str:
         settings = self.settings
         return fingerprint(
-            "version 1",
+            "version 6",
             python=sys.version_info[:3],
             snapshot=(MAX_FILES, MAX_BYTES, MAX_DEPTH),
             reading=BOUNDS,
@@ -311,6 +321,9 @@ class VersionJudge:
             memory_mb=settings.memory_mb,
             cpus=settings.cpus,
             processes=settings.processes,
+            asks=self.asks,
+            evals=hash_of(self.used.evals),
+            replayed=len(self.used.calls),
         )
 
     async def judge(self, candidate: Candidate) -> Judged:
@@ -319,9 +332,23 @@ class VersionJudge:
             self.settings,
             agent=self.agent,
             base=self.base,
+            state=self.shown_state(),
+            before=self.before,
+            asks=self.asks,
+            used=self.used,
             deadline_seconds=candidate.deadline_seconds,
         )
-        return replace(checked.judged, found={"tools": to_json(checked.tools)})
+        surface = checked.surface
+        found = {
+            "tools": to_json(surface.tools),
+            "offers": to_json(surface.offers),
+            "least": str(checked.least),
+            "findings": [each.text for each in checked.findings],
+            "loses_state": any(each.kind == "state" for each in checked.findings),
+            "evals": hash_of(self.used.evals),
+            "evidence": checked.evidence,
+        }
+        return replace(checked.judged, found=found)
 
 
 async def check_version(
@@ -330,21 +357,30 @@ async def check_version(
     *,
     agent: str,
     base: Path | None = None,
+    state: dict[str, Any] | None = None,
+    before: AgentVersion | None = None,
+    asks: bool = False,
+    used: Used = NOTHING_USED,
     deadline_seconds: float | None = None,
 ) -> CheckedVersion:
     """Check what lies in `directory`, which is not changed. Whatever it is, there is a verdict.
 
     Cancelling ends all that was started.
     """
-    judge = VersionJudge(settings, agent, base)
+    judge = VersionJudge(settings, agent, base, asks=asks, used=used)
     record, deadline = CheckRecord(), Deadline(deadline_seconds)
-    tools: tuple[ToolShape, ...] = ()
-    tuner_tools: tuple[ToolShape, ...] = ()
+    surface, least = Surface(), Bump.PATCH
     try:
         async with asyncio.timeout(deadline_seconds) as limit:
-            pair = await check_all(directory, settings, record, agent=agent, base=base, deadline=deadline)
-        tools, tuner_tools = pair.runner.tools, pair.tuner.tools
+            surface = await check_all(
+                directory, settings, record, agent=agent, base=base, state=state, used=used, deadline=deadline
+            )
+        least = _least(before, surface, record)
         outcome, reason = Outcome.PASSED, f"passed {', '.join(record.passed)}"
+        if record.findings:
+            found = "; ".join(each.text for each in record.findings)
+            outcome = Outcome.PASSED if asks else Outcome.FAILED
+            reason = f"{reason}, but needs an approval: {found}" if asks else found
     except NotPassed as finding:
         outcome, reason = Outcome.FAILED, f"{record.last}: {finding}"
     except Exception as error:  # noqa: BLE001 - whatever it is, the version was not judged
@@ -354,7 +390,22 @@ async def check_version(
     reason = _plain(reason)
     report = record.report(judge.name, agent=agent, outcome=outcome, reason=reason)
     judged = ruled(judge, outcome, reason, report=report, measurements=record.numbers())
-    return CheckedVersion(judged, tools, tuner_tools)
+    return CheckedVersion(judged, surface, tuple(record.findings), least, record.evidence())
+
+
+def _least(before: AgentVersion | None, surface: Surface, record: CheckRecord) -> Bump:
+    """How far the number must move, by what both versions really list; what callers lose is a finding."""
+    least = Bump.PATCH
+    if before is not None:
+        changes = changes_since(before, to_json(surface.tools), to_json(surface.offers))
+        least = changes.least
+        lost = [f"{name} is gone" for name in changes.removed]
+        lost += [f"{name} takes or answers something else" for name in changes.changed]
+        if lost:
+            record.findings.append(Finding("tools", f"callers: {', '.join(lost)}"))
+    if record.findings:
+        least = max(least, Bump.MINOR)
+    return Bump.MAJOR if any(each.kind == "state" for each in record.findings) else least
 
 
 def _plain(text: str) -> str:

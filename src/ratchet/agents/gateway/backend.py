@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import httptools
 
+from ratchet.agents.call_record import MOST_BYTES
 from ratchet.agents.gateway.request import Header, ProxyRequest, RequestHead, for_caller, without_named
 from ratchet.agents.gateway.routes import STATUS_LINES, GatewayLimits, Refusal
 
@@ -35,7 +36,20 @@ class ProxyResponse:
     one after the other, and a caller would be woken twice. The head of a stream is passed on at once.
     """
 
-    __slots__ = ("_begin", "_chunked", "_pieces", "_request", "_transport", "_waits", "begun")
+    __slots__ = (
+        "_begin",
+        "_chunked",
+        "_end",
+        "_is_led_over",
+        "_pieces",
+        "_request",
+        "_transport",
+        "_waits",
+        "begun",
+        "heard",
+        "news",
+        "session",
+    )
 
     def __init__(
         self, request: RequestHead, transport: asyncio.Transport, begin: Callable[[AnswerHead], None]
@@ -49,26 +63,62 @@ class ProxyResponse:
         self._waits = False
         # Whether the caller has been told anything.
         self.begun = False
+        # The body, where it is to be recorded.
+        self.heard: bytearray | None = None
+        # What the client calls the session, where its server has another name for it.
+        self.session: bytes | None = None
+        # What a stream begins with, and goes on with where it is led to another server.
+        self.news: Callable[[], bytes] = bytes
+        self._end = b""
+        self._is_led_over = False
 
     @property
     def bodiless(self) -> bool:
         """Whether the caller has asked for a head alone."""
         return self._request.method == b"HEAD"
 
+    def lead_over(self) -> bool:
+        """Have another server continue this stream; whether that can be now."""
+        if self.begun and not (self._chunked and self._end in (b"", b"\n\n")):
+            return False
+        self._is_led_over = self.begun
+        return True
+
     def begin(self, head: AnswerHead) -> None:
+        if self._is_led_over:
+            # The caller has read a head already. What is no stream of news ends its own.
+            if head.status != 200 or head.length is not None:
+                raise ValueError("it does not continue the stream")
+            self._tell_news()
+            return
         self._begin(head)
         has_body = not self.bodiless and head.status not in _NO_CONTENT and head.length != 0
         self._chunked = has_body and head.length is None and self._request.version == "1.1"
         self._waits = has_body and head.length is not None
-        self._pieces += [_status_line(head.status), for_caller(without_named(head.headers))]
+        headers = without_named(head.headers)
+        if self.session is not None:
+            headers = [
+                (name, self.session if name == b"mcp-session-id" else value) for name, value in headers
+            ]
+        self._pieces += [_status_line(head.status), for_caller(headers)]
         if self._chunked:
             self._pieces.append(b"transfer-encoding: chunked\r\n")
         elif head.length is not None and head.status not in _NO_CONTENT:
             self._pieces.append(b"content-length: %d\r\n" % head.length)
         self._pieces.append(b"\r\n" if self._request.persistent else b"connection: close\r\n\r\n")
+        if self._chunked and head.status == 200:
+            self._tell_news()
+
+    def _tell_news(self) -> None:
+        if news := self.news():
+            self.piece(news)
 
     def piece(self, data: bytes) -> None:
         self._waits = False
+        if self.heard is not None and len(self.heard) <= MOST_BYTES:
+            self.heard += data
+        if self._chunked:
+            self._end = (self._end + data[-4:]).replace(b"\r", b"")[-2:]
         self._pieces.append(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def end(self) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import secrets
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from ratchet.agents.call_record import MOST_BYTES, CallRecorder, NotedCall
 from ratchet.agents.gateway.backend import (
     AnswerHead,
     BodySource,
@@ -29,13 +31,13 @@ from ratchet.agents.gateway.request import (
 from ratchet.agents.gateway.routes import (
     AgentRoute,
     Architect,
-    Directory,
     Entered,
     GatewayLimits,
     Refusal,
     route_of,
     shown,
 )
+from ratchet.agents.gateway.sessions import ClientSessions, SessionCall
 from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
 
@@ -48,8 +50,15 @@ class BrokenOff(Exception):
 
 
 class Forwarding:
-    def __init__(self, directory: Directory, pool: Pool, architect_port: Callable[[], int | None]) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        pool: Pool,
+        architect_port: Callable[[], int | None],
+        sessions: ClientSessions,
+        recorder: CallRecorder | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._sessions = sessions
         self._pool = pool
         self._architect_port = architect_port
 
@@ -63,17 +72,28 @@ class Forwarding:
             if pause:
                 await asyncio.sleep(pause)
             entered = await self._enter(request)
-            answer = ProxyResponse(request.head, transport, partial(_note_session, request, entered))
+            answer = ProxyResponse(request.head, transport, partial(self._note_session, request, entered))
+            began = self._note(request, answer)
+            lost: str | None = "the caller gave up"
             try:
-                await self._through(entered.port, request, answer, source, new=number > 0)
+                if isinstance(entered, SessionCall):
+                    answer.session = entered.renamed
+                if isinstance(entered, SessionCall) and request.head.method == b"GET":
+                    await self._stream(entered, request, answer, source)
+                else:
+                    await self._through(entered.port, request, answer, source, new=number > 0)
+                lost = None
                 return
             except NotTaken as error:
-                reason = str(error)
+                reason, answer.heard = str(error), None
             except Refusal as error:
+                answer.heard = None
                 if answer.begun:
                     raise BrokenOff from error
                 raise
             except ConnectionBroken as error:
+                lost = f"its server ended: {error}"
+                entered.broke_off()
                 _log.warning(
                     "a server left a call without an answer", to=shown(request.route), reason=str(error)
                 )
@@ -85,8 +105,60 @@ class Forwarding:
                     hint="what it did is not known; `ratchet agent logs NAME --printed` shows how it ended",
                 ) from error
             finally:
+                self._record(request, entered, answer, began, lost)
                 entered.leave()
         raise Refusal(502, f"{shown(request.route)} does not take calls: {reason}", hint="try again")
+
+    async def _stream(
+        self, call: SessionCall, request: ProxyRequest, answer: ProxyResponse, source: BodySource
+    ) -> None:
+        """Carry the news of a session, wherever that is led."""
+        session = call.session
+        answer.news = session.take_news
+        while await _until_moved(session.moved, self._through(call.port, request, answer, source, new=True)):
+            if not answer.lead_over():
+                raise ConnectionBroken("it was in the middle of a message when the session moved")
+            await call.go_on()
+
+    def _note(self, request: ProxyRequest, answer: ProxyResponse) -> float:
+        """Have the answer heard, if this may be a call of a tool; when it began."""
+        is_agent = isinstance(request.route, AgentRoute)
+        if self._recorder is not None and is_agent and request.head.method == b"POST":
+            answer.heard = bytearray()
+        return time.monotonic()
+
+    def _record(
+        self, request: ProxyRequest, entered: Entered, answer: ProxyResponse, began: float, lost: str | None
+    ) -> None:
+        if answer.heard is None or self._recorder is None or not isinstance(request.route, AgentRoute):
+            return
+        body, route = b"".join(request.parts), request.route
+        # Of a long body only the beginning is held here.
+        is_cut = request.size > len(body) or max(len(body), len(answer.heard)) > MOST_BYTES
+        noted = NotedCall(
+            route.agent,
+            entered.commit,
+            str(route.role),
+            body[:MOST_BYTES],
+            bytes(answer.heard[:MOST_BYTES]),
+            time.monotonic() - began,
+            recorded=not is_cut and self._recorder.wants_next(),
+            lost=lost,
+            is_cut=is_cut,
+        )
+        self._recorder.note(noted)
+
+    def _note_session(self, request: ProxyRequest, entered: Entered, head: AnswerHead) -> None:
+        """Tell of a session that begins or ends with this answer, before the caller can use what it learns."""
+        if not 200 <= head.status < 300:
+            return
+        asked = request.head.session
+        if asked is None:
+            opened = head.value(b"mcp-session-id")
+            if opened is not None and is_session(opened):
+                self._sessions.begin(request, entered, opened.decode("ascii"))
+        elif request.head.method == b"DELETE":
+            entered.session_closed(asked)
 
     async def _enter(self, request: ProxyRequest) -> Entered:
         if isinstance(request.route, Architect):
@@ -95,7 +167,7 @@ class Forwarding:
                 raise Refusal(503, "the Architect is not up", hint="try again")
             return _AtArchitect(port)
         try:
-            return await self._directory.enter(request.route, request.head.session)
+            return await self._sessions.enter(request.route, request)
         except RatchetError as error:
             raise Refusal(error.http_status, str(error), hint=error.hint) from error
 
@@ -122,6 +194,12 @@ class _AtArchitect(NamedTuple):
     """The Architect keeps its sessions to itself."""
 
     port: int
+    commit: str = ""
+    is_left: bool = False
+    lists: Mapping[str, str] = {}
+
+    def broke_off(self) -> None:
+        pass
 
     def leave(self) -> None:
         pass
@@ -133,17 +211,18 @@ class _AtArchitect(NamedTuple):
         pass
 
 
-def _note_session(request: ProxyRequest, entered: Entered, head: AnswerHead) -> None:
-    """Tell of a session that begins or ends with this answer, before the caller can use what it learns."""
-    if not 200 <= head.status < 300:
-        return
-    asked = request.head.session
-    if asked is None:
-        opened = head.value(b"mcp-session-id")
-        if opened is not None and is_session(opened):
-            entered.session_opened(opened.decode("ascii"))
-    elif request.head.method == b"DELETE":
-        entered.session_closed(asked)
+async def _until_moved(moved: asyncio.Event, carrying: Coroutine[Any, Any, None]) -> bool:
+    """Carry a stream until it ends, or its session is led to another server: whether that was so."""
+    stream, waiting = asyncio.create_task(carrying), asyncio.create_task(moved.wait())
+    try:
+        await asyncio.wait({stream, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if stream.done():
+            await stream
+        return not stream.done()
+    finally:
+        for task in (stream, waiting):
+            task.cancel()
+        await asyncio.gather(stream, waiting, return_exceptions=True)
 
 
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -176,8 +255,11 @@ def door_at(address: str, port: int, *, guarded: bool, names: tuple[str, ...]) -
     return ListenAddress(frozenset(host.lower().encode() for host in hosts), guarded)
 
 
-def admit(head: RequestHead, door: ListenAddress, token: bytes | None) -> AgentRoute | Architect:
-    """Where a request may go. Raises `Refusal`.
+def admit(
+    head: RequestHead, door: ListenAddress, token: bytes | None, *, has_keys: bool = False
+) -> AgentRoute | Architect:
+    """Where a request may go. Raises `Refusal`. With `has_keys`, a gatekeeper is asked
+    about tokens later.
 
     A page of another site that has its name resolved to this machine shows it in Host or Origin.
     """
@@ -198,7 +280,7 @@ def admit(head: RequestHead, door: ListenAddress, token: bytes | None) -> AgentR
         allowed = b", ".join(METHODS).decode()
         raise Refusal(405, f"{_shown(head.method)} is not served here", header=f"allow: {allowed}")
     # The Architect knows more kinds of tokens than this one, and looks for itself.
-    if door.guarded and not isinstance(route, Architect) and not _has_token(head, token):
+    if door.guarded and not isinstance(route, Architect) and not _has_token(head, token) and not has_keys:
         raise Refusal(401, "the token is missing or wrong", header="www-authenticate: Bearer")
     return route
 
@@ -222,12 +304,21 @@ _log = logger(__name__)
 _MOST_AHEAD = 16
 
 
+class Gatekeeper(Protocol):
+    """Knows who may call what."""
+
+    async def check(self, route: AgentRoute, authorization: bytes | None, *, guarded: bool) -> None:
+        """Pass, or raise a `RatchetError`. `guarded`: other machines reach the door that was used."""
+        ...
+
+
 class House(Protocol):
     """What all callers share."""
 
     limits: GatewayLimits
     forwarding: Forwarding
     token: bytes | None
+    keeper: Gatekeeper | None
 
     def welcome(self, caller: CallerConnection, address: str, port: int) -> ListenAddress | None:
         """The door at that address, which a caller has come through; `None` when the house is full."""
@@ -346,6 +437,7 @@ class CallerConnection(asyncio.Protocol):
         self._current = request
         self._is_last = self._is_last or not request.head.persistent
         try:
+            await self._let_in(request)
             await self._house.forwarding.forward(request, self._transport, self)
         except Refusal as refusal:
             self._is_last = self._is_last or not request.complete
@@ -372,8 +464,18 @@ class CallerConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write_eof()
 
+    async def _let_in(self, request: ProxyRequest) -> None:
+        keeper, route = self._house.keeper, request.route
+        if keeper is None or isinstance(route, Architect):
+            return
+        try:
+            await keeper.check(route, request.head.authorization, guarded=self._door.guarded)
+        except RatchetError as error:
+            header = "www-authenticate: Bearer" if error.http_status == 401 else None
+            raise Refusal(error.http_status, str(error), hint=error.hint, header=header) from error
+
     def _admit(self, head: RequestHead) -> AgentRoute | Architect:
-        return admit(head, self._door, self._house.token)
+        return admit(head, self._door, self._house.token, has_keys=self._house.keeper is not None)
 
     def _put(self, item: ProxyRequest | Refusal) -> None:
         self._ahead.append(item)

@@ -8,9 +8,18 @@ import errno
 import ipaddress
 from collections.abc import Callable, Iterable
 
+from ratchet.agents.call_record import CallRecorder
 from ratchet.agents.gateway.backend import Pool
-from ratchet.agents.gateway.caller import CallerConnection, Forwarding, ListenAddress, door_at, is_loopback
+from ratchet.agents.gateway.caller import (
+    CallerConnection,
+    Forwarding,
+    Gatekeeper,
+    ListenAddress,
+    door_at,
+    is_loopback,
+)
 from ratchet.agents.gateway.routes import Directory, GatewayLimits
+from ratchet.agents.gateway.sessions import ClientSessions
 from ratchet.kernel import Conflict, Misuse, RatchetError
 
 
@@ -28,12 +37,16 @@ class Gateway:
         token: str | None = None,
         hosts: Iterable[str] = (),
         limits: GatewayLimits | None = None,
+        recorder: CallRecorder | None = None,
+        keeper: Gatekeeper | None = None,
     ) -> None:
         """`hosts` are names, with or without a port, that callers may use besides the address itself."""
         self.limits = limits or GatewayLimits()
         self.token = token.encode() if token else None
+        self.keeper = keeper
         self._pool = Pool(self.limits)
-        self.forwarding = Forwarding(directory, self._pool, architect_port)
+        self._sessions = ClientSessions(directory, self.limits.session_seconds)
+        self.forwarding = Forwarding(self._pool, architect_port, self._sessions, recorder)
         self._names = tuple(hosts)
         # Ports that other machines can reach.
         self._guarded: set[int] = set()
@@ -85,6 +98,10 @@ class Gateway:
             self._looking = loop.create_task(self._look())
         return self._urls[-1]
 
+    def follow(self, agent: str) -> None:
+        """The address of an agent leads to another version now: lead the sessions of its clients there."""
+        self._sessions.follow(agent)
+
     async def close(self, grace_seconds: float) -> None:
         """Take no more callers, let those who wait for an answer get it for so long, and hang up."""
         self._is_closing = True
@@ -98,6 +115,7 @@ class Gateway:
         for caller in list(self._callers):
             caller.abort()
         self._pool.close()
+        await self._sessions.close()
         if self._looking is not None:
             self._looking.cancel()
             serving.append(self._looking)
@@ -121,6 +139,7 @@ class Gateway:
             await asyncio.sleep(self.limits.look_seconds)
             now = loop.time()
             self._pool.look(now)
+            self._sessions.look(now)
             for caller in list(self._callers):
                 caller.look(now)
 

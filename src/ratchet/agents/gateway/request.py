@@ -164,7 +164,7 @@ class BodyWriter(Protocol):
 class ProxyRequest:
     """A request and as much of its body as has come and is not passed on yet."""
 
-    __slots__ = ("carrier", "complete", "head", "parts", "refusal", "route", "size")
+    __slots__ = ("carrier", "complete", "head", "parts", "refusal", "route", "size", "upstream")
 
     def __init__(self, head: RequestHead, route: AgentRoute | Architect) -> None:
         self.head = head
@@ -173,6 +173,8 @@ class ProxyRequest:
         self.size = 0
         self.complete = False
         self.carrier: BodyWriter | None = None
+        # By what the server knows the session, where that is not what its client calls it.
+        self.upstream: bytes | None = None
         # Set when the rest of the body turns out to be unacceptable.
         self.refusal: Refusal | None = None
 
@@ -195,8 +197,11 @@ class ProxyRequest:
 
     def encoded(self, port: int) -> bytes:
         """The head, and what there is of the body. A body that is whole is sent with its length."""
-        head = self.head
-        start = [head.method, b" ", self._path(), b" HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n" % port, head.lines]
+        head, lines = self.head, self.head.lines
+        if self.upstream is not None and head.session is not None:
+            known = b"mcp-session-id: %b\r\n"
+            lines = lines.replace(known % head.session.encode(), known % self.upstream)
+        start = [head.method, b" ", self._path(), b" HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n" % port, lines]
         if isinstance(self.route, Architect) and head.authorization is not None:
             start.append(b"authorization: %b\r\n" % head.authorization)
         if self.complete and (head.has_body or head.method == b"POST"):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ratchet.agents.contract import Role, check_name
 from ratchet.kernel import Misuse, RatchetError
+
+if TYPE_CHECKING:
+    from ratchet.agents.gateway.request import ProxyRequest
 
 # JSON-RPC's word for a request that is wrong, and the first of those left to servers.
 _INVALID_REQUEST = -32600
@@ -71,6 +75,25 @@ class Entered(Protocol):
     @property
     def port(self) -> int: ...
 
+    @property
+    def commit(self) -> str:
+        """The version."""
+        ...
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the address that led here leads to another version by now."""
+        ...
+
+    @property
+    def lists(self) -> Mapping[str, str]:
+        """A fingerprint of each list that callers may have read: of tools, resources and prompts."""
+        ...
+
+    def broke_off(self) -> None:
+        """The server has left the call without an answer; it may have ended by it."""
+        ...
+
     def leave(self) -> None: ...
 
     def session_opened(self, session: str) -> None: ...
@@ -81,8 +104,10 @@ class Entered(Protocol):
 class Directory(Protocol):
     """Leads calls to servers."""
 
-    async def enter(self, route: AgentRoute, session: str | None) -> Entered:
+    async def enter(self, route: AgentRoute, session: str | None, request: ProxyRequest | None) -> Entered:
         """The server for a call; may wait until one is up, and is cancelled when the caller goes away.
+
+        Without a `request` nothing is to be carried but a hello of the gateway itself.
 
         Raises `NotFound` for an agent or a version that is not there, `Unavailable` when its server cannot be started,
         and `SessionOver` for a session that no server knows any more.
@@ -124,6 +149,8 @@ class GatewayLimits:
     idle_backend_seconds: float = 4.0
     """Shorter than the 5 s after which most servers hang up, so that a request does not meet a closing connection."""
     connect_seconds: float = 5.0
+    session_seconds: float = 3600.0
+    """How long a session is kept of which nothing is heard."""
     linger_seconds: float = 2.0
     """How long a caller that was refused may continue to send, so that it still gets to read why."""
     look_seconds: float = 1.0

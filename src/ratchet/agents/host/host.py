@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ratchet.agents.addresses import AgentTokens, announce, announced, host_lock
+from ratchet.agents.access import KeyKeeper, allowed_by, secrets_of
+from ratchet.agents.addresses import AgentTokens, Reached, announce, announced, host_lock
+from ratchet.agents.call_record import CallRecorder
 from ratchet.agents.contract import place_of
-from ratchet.agents.gateway import AgentRoute, Gateway, Unavailable
+from ratchet.agents.gateway import AgentRoute, Gateway, GatewayLimits, Unavailable
+from ratchet.agents.gateway.request import ProxyRequest
 from ratchet.agents.host.address import HostedAddress, HostSurroundings
 from ratchet.agents.host.records import HostedAgent, Records
 from ratchet.agents.host.supervisor import Tasks, persistently
 from ratchet.agents.host.version import EnteredCall
 from ratchet.agents.servers import Launch
+from ratchet.agents.servers.environment import warm_up
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
 from ratchet.kernel import RatchetError
@@ -32,8 +36,10 @@ from ratchet.runtime import Runtime
 # What may change which version an address leads to, or whether one may be started.
 _NEWS = frozenset(
     f"agent.{kind}"
-    for kind in ("ready", "promoted", "rolled_back", "fell_back", "released", "quarantined", "deleted")
-)
+    for kind in (
+        "ready", "promoted", "rolled_back", "fell_back", "released", "quarantined", "deleted", "traffic",
+    )
+)  # fmt: skip
 # At the start the agents that were changed last are brought up, a few at a time; the others when they are called.
 _RESTORED = 32
 _AT_ONCE = 2
@@ -46,12 +52,21 @@ class HostAccess:
 
     url: str
     tokens: AgentTokens
+    runtime: Runtime
 
     def launch(self, agent: str, commit: str, directory: Path) -> Launch:
         port = urlsplit(self.url).port
         assert port is not None
         token = {"RATCHET_AGENT_TOKEN": self.tokens.mint(agent, commit)}
-        return Launch(agent, commit, directory, port, token)
+        return Launch(
+            agent,
+            commit,
+            directory,
+            port,
+            token,
+            allowed=partial(allowed_by, self.runtime.ledger, agent),
+            secrets=partial(secrets_of, self.runtime, agent),
+        )
 
 
 class Host:
@@ -63,17 +78,21 @@ class Host:
     def __init__(self, runtime: Runtime, *, lasting: bool = True) -> None:
         self.url: str | None = None
         self.is_active = False
+        self.moved: Callable[[str], None] = lambda _name: None
+        """Is told the name of each agent whose address has moved."""
         self._runtime = runtime
         self._lasting = lasting
         self._records = Records(runtime.ledger)
         self._addresses: dict[str, HostedAddress] = {}
         self._surroundings: HostSurroundings | None = None
 
-    async def enter(self, route: AgentRoute, session: str | None) -> EnteredCall:
+    async def enter(
+        self, route: AgentRoute, session: str | None, request: ProxyRequest | None
+    ) -> EnteredCall:
         address = self._addresses.get(route.agent)
         if address is None:
             address = self._open(await self._records.look(route.agent))
-        return await address.enter(route.role, route.version, session)
+        return await address.enter(route.role, route.version, session, request)
 
     def status(self) -> dict[str, Any]:
         """What runs here now, in plain values."""
@@ -86,7 +105,7 @@ class Host:
             async with asyncio.TaskGroup() as group:
                 tasks = Tasks(group)
                 self._surroundings = HostSurroundings(
-                    self._runtime.settings.agents, self._records, tasks, access.launch, carries=self._lasting
+                    self._runtime.settings.agents, self._records, tasks, access.launch, self.moved
                 )
                 tasks.keep_doing(self._records.write_events)
                 tasks.keep_doing(self._sweep)
@@ -184,6 +203,7 @@ class Host:
 
 _log = logger(__name__)
 _LOOPBACK = "127.0.0.1"
+_Place = tuple[str, tuple[int, ...]]
 # How long calls may continue when the host ends.
 _GRACE_SECONDS = 3.0
 _TAKE_OVER_SECONDS = 0.5
@@ -191,22 +211,29 @@ _TAKE_OVER_SECONDS = 0.5
 
 @asynccontextmanager
 async def hosting(
-    runtime: Runtime, loaded: Loaded, *, api_token: str | None = None, any_port: bool = False
+    runtime: Runtime,
+    loaded: Loaded,
+    *,
+    api_token: str | None = None,
+    any_port: bool = False,
+    port_before: int | None = None,
 ) -> AsyncIterator[Host]:
     """Serve the agents of this home for the block, or stand by while another process does, and take over when it ends.
 
     Who brings `api_token` may use all that the Architect can. With `any_port` a port that is taken gives way to a
-    free one, also if it is configured. Raises `Conflict` if a port that was asked for is taken, and `Misuse`.
+    free one, also if it is configured; `port_before`, that of a host whose place this one takes, comes first. Raises
+    `Conflict` if a port that was asked for is taken, and `Misuse`.
     """
+    places = _places(loaded, any_port, port_before)
     host = Host(runtime)
     with host_lock(loaded.home) as is_ours:
         if is_ours:
-            async with _serving(host, runtime, loaded, api_token, any_port):
+            async with _serving(host, runtime, loaded, api_token, places):
                 yield host
             return
     host.url = announced(loaded.home)
     _log.info("another process serves the agents of this home; standing by", url=host.url)
-    standing_by = asyncio.create_task(_take_over(host, runtime, loaded, api_token, any_port))
+    standing_by = asyncio.create_task(_take_over(host, runtime, loaded, api_token, places))
     try:
         yield host
     finally:
@@ -216,15 +243,16 @@ async def hosting(
 
 
 @asynccontextmanager
-async def hosting_alone(runtime: Runtime, loaded: Loaded) -> AsyncIterator[str]:
-    """Serve the agents of this home to this process for the block, and say where."""
+async def hosting_alone(runtime: Runtime, loaded: Loaded) -> AsyncIterator[Reached]:
+    """Serve the agents of this home to this process for the block, and say where, and by which token."""
     host = Host(runtime, lasting=False)
-    async with _open(host, runtime, loaded, [(_LOOPBACK, (0,))], api_token=None) as url:
-        yield url
+    token = secrets.token_urlsafe()
+    async with _open(host, runtime, loaded, [(_LOOPBACK, (0,))], token) as url:
+        yield Reached(url, token)
 
 
 async def _take_over(
-    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, any_port: bool
+    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, places: list[_Place]
 ) -> None:
     while True:
         await asyncio.sleep(_TAKE_OVER_SECONDS)
@@ -233,26 +261,37 @@ async def _take_over(
             if not is_ours:
                 continue
             try:
-                async with _serving(host, runtime, loaded, api_token, any_port):
+                async with _serving(host, runtime, loaded, api_token, places):
                     _log.info("the other process has ended; serving its agents now", url=host.url)
                     await asyncio.Event().wait()
             except RatchetError as error:
                 _log.warning("cannot serve agents now, trying again", error=str(error))
 
 
-@asynccontextmanager
-async def _serving(
-    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, any_port: bool
-) -> AsyncIterator[None]:
-    """Be the host of the home, which is ours."""
+def _places(loaded: Loaded, any_port: bool, port_before: int | None) -> list[_Place]:
+    """Where to listen, each with the ports to try; the first is that of agents and commands of this machine."""
     settings = loaded.settings.agents
-    places = [(settings.host, (*ports_to_try(loaded, "agents.port"), *([0] if any_port else ())))]
+    places: list[_Place] = [
+        (settings.host, (*ports_to_try(loaded, "agents.port"), *((0,) if any_port else ())))
+    ]
     if settings.host != _LOOPBACK:
         # Other machines need a token; agents and commands of this machine have an address of their own.
         places.insert(0, (_LOOPBACK, (0,)))
+    if port_before is not None:
+        address, ports = places[0]
+        places[0] = (address, (port_before, *ports))
+    return places
+
+
+@asynccontextmanager
+async def _serving(
+    host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, places: list[_Place]
+) -> AsyncIterator[None]:
+    """Be the host of the home, which is ours."""
     async with _open(host, runtime, loaded, places, api_token) as url:
         announce(loaded.home, url)
         _log.info("serving agents", url=url)
+        await asyncio.to_thread(warm_up)
         yield
 
 
@@ -261,7 +300,7 @@ async def _open(
     host: Host,
     runtime: Runtime,
     loaded: Loaded,
-    places: list[tuple[str, tuple[int, ...]]],
+    places: list[_Place],
     api_token: str | None,
 ) -> AsyncIterator[str]:
     """Lead calls that arrive at `places` to agents; the URL of the first. At the end nothing is left running."""
@@ -274,13 +313,20 @@ async def _open(
     async with architect_listening(
         runtime, loaded, tokens, api_token=api_token or secrets.token_urlsafe()
     ) as port:
+        recorder = CallRecorder(runtime.ledger, loaded.settings.agents, runtime.jobs)
         gateway = Gateway(
-            host, architect_port=lambda: port, token=None if chosen is None else chosen.get_secret_value()
+            host,
+            architect_port=lambda: port,
+            token=None if chosen is None else chosen.get_secret_value(),
+            limits=GatewayLimits(session_seconds=loaded.settings.agents.session_idle_seconds),
+            recorder=recorder,
+            keeper=KeyKeeper(runtime.ledger, api_token),
         )
+        host.moved = gateway.follow
         try:
             urls = [await gateway.listen(address, *ports) for address, ports in places]
             host.url = urls[0]
-            async with _running(host, HostAccess(host.url, tokens)):
+            async with recorder.writing(), _running(host, HostAccess(host.url, tokens, runtime)):
                 try:
                     yield host.url
                 finally:

@@ -25,6 +25,7 @@ from ratchet.ledger.agents import (
     move_current,
     quarantine_version,
 )
+from ratchet.ledger.production import TrafficStatus, open_split
 from ratchet.observe.logs import logger
 
 ACTOR = "agents-host"
@@ -39,10 +40,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class HostedAgent:
-    """An agent that can be called, and the version that its address is to lead to."""
+    """An agent that can be called, and the version that its address is to lead to.
+
+    While its traffic is split, `percent` of the new sessions go to `candidate`.
+    """
 
     agent: AgentRow
     current: AgentVersion
+    candidate: AgentVersion | None = None
+    percent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +182,7 @@ class Records:
 def _row_of(tx: Transaction, agent: AgentRow) -> HostedAgent | None:
     if agent.status is not AgentStatus.READY or agent.current is None:
         return None
-    return HostedAgent(agent, get_version(tx, agent.id, agent.current))
+    current, split = get_version(tx, agent.id, agent.current), open_split(tx, agent.id)
+    if split is None or split.status is not TrafficStatus.RUNNING or split.against != current.commit:
+        return HostedAgent(agent, current)
+    return HostedAgent(agent, current, get_version(tx, agent.id, split.candidate), split.percent)

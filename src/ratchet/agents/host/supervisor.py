@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import AgentServer, Launch, StartFailed, serving
@@ -99,6 +102,81 @@ def pause_after(failures: int, settings: Agents) -> float:
     return min(settings.restart_seconds * 2.0 ** min(failures - 1, 30), settings.restart_cap_seconds)
 
 
+# A call that was under way so often when its server ended, and never ended well since, is not let in again.
+_STRIKES = 2
+_MOST_STRIKES = 1_000
+
+
+class ToolCall(NamedTuple):
+    """Which tool is called, and what it is called with."""
+
+    tool: str
+    digest: str
+
+
+def tool_call(body: bytes) -> ToolCall | None:
+    """The call in a message of a client; none, if it is about something else."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    params = message.get("params") if isinstance(message, dict) else None
+    if not isinstance(params, dict) or message.get("method") != "tools/call":
+        return None
+    asked = json.dumps([params.get("name"), params.get("arguments")], sort_keys=True)
+    return ToolCall(str(params.get("name")), hashlib.sha256(asked.encode()).hexdigest())
+
+
+class Fence:
+    """What ended a server, and is not let in again: a call, or for `crash_seconds` a tool. The others go on.
+
+    A call is blamed when it was under way at two ends and did not end well since; a tool when no other was, as often as
+    a version may crash.
+    """
+
+    def __init__(self, settings: Agents) -> None:
+        self._settings = settings
+        self._strikes: dict[str, int] = {}
+        self._tools: dict[str, Crashes] = {}
+
+    @property
+    def tools(self) -> list[str]:
+        """Those that are fenced now."""
+        return [tool for tool, crashes in self._tools.items() if crashes.too_many]
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether any call is held against."""
+        return bool(self._strikes)
+
+    def blame(self, calls: Collection[ToolCall]) -> None:
+        """A server has ended while these were under way."""
+        for call in calls:
+            self._strikes[call.digest] = self._strikes.pop(call.digest, 0) + 1
+        while len(self._strikes) > _MOST_STRIKES:
+            del self._strikes[next(iter(self._strikes))]
+        if len(tools := {call.tool for call in calls}) == 1:
+            [tool] = tools
+            self._tools.setdefault(tool, Crashes(self._settings)).add()
+
+    def clear(self, call: ToolCall) -> None:
+        """It ended well."""
+        self._strikes.pop(call.digest, None)
+
+    def refusal(self, call: ToolCall) -> str | None:
+        """Why a call is not let in."""
+        if (times := self._strikes.get(call.digest, 0)) >= _STRIKES:
+            return f"this call of {call.tool} ended its server {times} times"
+        crashes = self._tools.get(call.tool)
+        if crashes is not None and crashes.too_many:
+            return f"{call.tool} ended its server {crashes.count} times in {self._settings.crash_seconds:g} s"
+        return None
+
+    def forget(self) -> None:
+        self._strikes.clear()
+        self._tools.clear()
+
+
 _log = logger(__name__)
 # A server that takes longer to list its tools is not well, however seldom it is looked at.
 _LOOK_SECONDS = 10.0
@@ -119,7 +197,8 @@ class GivenUp(Exception):
 
 
 class Keeper:
-    """One server of a version. `changed` is called at every change, `crashed` with the reason of every crash.
+    """One server of a version. `changed` is called at every change, `crashed` with the reason of every crash; it says
+    whether a call was to blame, so that this is not held against the version.
 
     `server` is there exactly while calls can be led to it.
     """
@@ -130,7 +209,7 @@ class Keeper:
         settings: Agents,
         *,
         changed: Callable[[], None],
-        crashed: Callable[[Role, str], None],
+        crashed: Callable[[Role, str], bool],
     ) -> None:
         self.role = role
         self.condition = Condition.STOPPED
@@ -165,8 +244,10 @@ class Keeper:
                     await self._rest(pause_after(hindrances, self._settings))
                     continue
                 hindrances = 0
-                self.crashes.add()
-                self._crashed(self.role, reason)
+                if self._crashed(self.role, reason):
+                    await self._rest(self._settings.restart_seconds)
+                    self.restarts += 1
+                    continue
                 if self.crashes.too_many:
                     raise GivenUp(f"its {self.role} crashed {self.crashes.count} times; lately: {reason}")
                 await self._rest(self.crashes.pause)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -44,21 +44,53 @@ class Called:
     failed: bool
 
 
-async def list_tools(url: str, seconds: float) -> tuple[ToolShape, ...]:
-    """The tools of the server at `url`. Raises `ServerGaveNoAnswer`."""
+async def list_tools(url: str, seconds: float, *, token: str | None = None) -> tuple[ToolShape, ...]:
+    """The tools of the server at `url`, which may want a token. Raises `ServerGaveNoAnswer`."""
     protocol = await load_protocol()
     with _explained(url, seconds):
-        listed = await protocol.ask_for_tools(url, seconds)
+        listed = await protocol.ask_for_tools(protocol.McpSite(url, token), seconds)
     return tuple(
         ToolShape(each.name, each.description or "", each.input_schema, each.output_schema) for each in listed
     )
 
 
-async def call_tool(url: str, tool: str, arguments: Mapping[str, Any], seconds: float) -> Called:
+async def list_offers(url: str, seconds: float) -> tuple[ToolShape, ...]:
+    """The resources and prompts of the server at `url`, named `resource URI` and `prompt NAME`, in the form of tools: a
+    caller relies on them in the same way. Raises `ServerGaveNoAnswer`."""
+    protocol = await load_protocol()
+    with _explained(url, seconds):
+        found = await protocol.ask_for_offers(url, seconds)
+    resources = {str(each.uri): each.description for each in found.resources}
+    resources |= {str(each.uri_template): each.description for each in found.templates}
+    return (
+        *(ToolShape(f"resource {uri}", about or "", _NOTHING) for uri, about in resources.items()),
+        *(
+            ToolShape(f"prompt {each.name}", each.description or "", _arguments(each.arguments or ()))
+            for each in found.prompts
+        ),
+    )
+
+
+_NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+def _arguments(given: Iterable[Any]) -> Mapping[str, Any]:
+    """The arguments of a prompt, which are all texts, as a schema."""
+    known = list(given)
+    return {
+        "type": "object",
+        "properties": {each.name: {"type": "string"} for each in known},
+        "required": [each.name for each in known if each.required],
+    }
+
+
+async def call_tool(
+    url: str, tool: str, arguments: Mapping[str, Any], seconds: float, *, token: str | None = None
+) -> Called:
     """Use a tool of the server at `url`. What it refuses to do is `failed`. Raises `ServerGaveNoAnswer`."""
     protocol = await load_protocol()
     with _explained(url, seconds):
-        answer = await protocol.ask_tool(url, tool, arguments, seconds)
+        answer = await protocol.ask_tool(protocol.McpSite(url, token), tool, arguments, seconds)
     if isinstance(answer, protocol.MCPError):
         return Called(str(answer), (), None, failed=True)
     content = tuple(each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in answer.content)

@@ -8,21 +8,24 @@ import os
 import random
 import stat
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import ratchet
-from ratchet.agents.contract import LOGS, UNTRACKED, Role
-from ratchet.agents.servers.relay import ADDRESS, TO_RATCHET, TO_SERVER, Relay, Streams, opened
+from ratchet.agentkit.relay import ADDRESS, TO_OTHERS, TO_RATCHET, TO_SERVER, Relay, Streams, opened
+from ratchet.agentkit.store import StateStore
+from ratchet.agents.contract import LOGS, SHARED, UNTRACKED, Role
+from ratchet.agents.servers.egress import Allowed, Egress, no_one
+from ratchet.agents.servers.environment import kit_only, packages_of, server_start
 from ratchet.config.workflow_settings import Agents
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Running, Stopped, start
 
 MOST_BYTES = 1024 * 1024
 """Of one file; the one before it is kept as well."""
 _TAIL_BYTES = 16 * 1024
+_MASK = b"***"
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -32,9 +35,13 @@ class Printed:
     The directory belongs to the agent, which may put links and worse there, so nothing is opened through a link.
     """
 
-    def __init__(self, directory: Path, role: Role) -> None:
+    def __init__(self, directory: Path, role: Role, secrets: Sequence[str] = ()) -> None:
+        """What it prints of `secrets` is kept out of the file and of the tail."""
         self._name = f"{role}.out"
         self._tail = bytearray()
+        self._secrets = sorted((each.encode() for each in secrets if each), key=len, reverse=True)
+        # The end of what came, as long as a secret may begin in it.
+        self._held = b""
         self._folder: int | None = None
         self._file: int | None = None
         self._size = 0
@@ -47,12 +54,20 @@ class Printed:
         return self._tail.decode("utf-8", "replace")
 
     def take(self, piece: bytes) -> None:
+        piece = self._masked(self._held + piece) if self._secrets else piece
         self._tail += piece
         del self._tail[:-_TAIL_BYTES]
         try:
             self._keep(piece)
         except OSError:
             self._close_file()
+
+    def _masked(self, piece: bytes) -> bytes:
+        for secret in self._secrets:
+            piece = piece.replace(secret, _MASK)
+        begun = max((_overlap(piece, secret) for secret in self._secrets), default=0)
+        self._held = piece[len(piece) - begun :]
+        return piece[: len(piece) - begun]
 
     def close(self) -> None:
         self._close_file()
@@ -83,6 +98,12 @@ class Printed:
             self._file = None
 
 
+def _overlap(text: bytes, secret: bytes) -> int:
+    """How many bytes at the end of `text` the secret begins with."""
+    most = min(len(text), len(secret) - 1)
+    return next((number for number in range(most, 0, -1) if text.endswith(secret[:number])), 0)
+
+
 def _open_folder(directory: Path) -> int:
     """The directory of logs, which is made if it is missing."""
     top = os.open(directory, _OPEN | os.O_DIRECTORY)
@@ -94,16 +115,14 @@ def _open_folder(directory: Path) -> int:
         os.close(top)
 
 
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from relay import main; main()"
-
-
 @asynccontextmanager
-async def relayed(port: int, ratchet_port: int) -> AsyncIterator[Path]:
-    """Carry what comes to `port` of this machine into a directory, and what comes out of it to Ratchet's port.
+async def relayed(port: int, ratchet_port: int, others: Egress | None = None) -> AsyncIterator[Path]:
+    """Carry what comes to `port` of this machine into a directory, and what comes out of it to Ratchet's port, or to
+    `others`, which answers as a proxy does.
 
     Raises `OSError` if the port is taken.
     """
-    # Slow to import, and most servers have the network.
+    # Slow to import, and a command that only looks at an agent starts none.
     from ratchet.judges.scratch import scratch
 
     async with scratch() as folder:
@@ -115,14 +134,12 @@ async def relayed(port: int, ratchet_port: int) -> AsyncIterator[Path]:
             closing(outward),
             closing(await asyncio.start_server(inward.take, ADDRESS, port)),
             closing(await asyncio.start_unix_server(outward.take, short / TO_RATCHET)),
+            ExitStack() as held,
         ):
+            if others is not None:
+                held.enter_context(closing(others))
+                held.enter_context(closing(await asyncio.start_unix_server(others.take, short / TO_OTHERS)))
             yield folder
-
-
-def beside_relay(argv: Sequence[str], folder: Path, port: int, ratchet_port: int) -> list[str]:
-    """The command of a server, with the half of the relay that runs beside it."""
-    here = str(Path(__file__).parent)
-    return [sys.executable, "-I", "-S", "-c", _START, here, str(folder), str(port), str(ratchet_port), *argv]
 
 
 async def _reach(path: Path) -> Streams:
@@ -149,32 +166,43 @@ class Launch:
     directory: Path
     architect_port: int
     environment: Mapping[str, str] = field(default_factory=dict)
+    allowed: Allowed = no_one
+    """What its servers may connect to besides Ratchet, asked at each connection."""
+    secrets: Callable[[], Mapping[str, str]] = dict
+    """More of their environment, which is opened when a server starts and is in no record. It may wait."""
 
 
 _MIB = 1024 * 1024
 # A server runs until it is no longer wanted, which is for others to say.
 _FOREVER_SECONDS = 100 * 365 * 24 * 3600.0
 # Servers are many and mostly idle.
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS, _IDLE_LOOK_SECONDS = 0.2, 2.0
+_OTHERS_PORT = 3128
 COMPILED = "__pycache__"
-_WRITTEN = frozenset(UNTRACKED) - {".git"}
-_PACKAGE = Path(ratchet.__file__).parent
+_WRITTEN = frozenset(UNTRACKED) - {".git", SHARED}
 
 
-def policy_for(launch: Launch, role: Role, relay: Path | None) -> Policy:
-    """A server sees its version, Python and the package of the kit. It writes its state and logs, not its code.
+def policy_for(
+    launch: Launch, role: Role, relay: Path | None, secrets: Mapping[str, str], packages: Path | None
+) -> Policy:
+    """A server sees its version, its packages, Python and the kit. It writes its state and logs, not its code.
 
     With the directory of a `relay`, that is its only way to the network.
     """
-    return Policy(
+    places = dict.fromkeys([launch.directory, StateStore(launch.directory).place])
+    policy = Policy(
         network=relay is None,
-        readable=(_PACKAGE,),
-        writable=(launch.directory,) if relay is None else (launch.directory, relay),
+        readable=() if packages is None else (packages,),
+        writable=(*places,) if relay is None else (*places, relay),
         read_only=code_of(launch.directory),
         # What lies compiled beside the code, the agent itself could have written.
         hidden=(launch.directory / COMPILED,),
-        environment=environment_of(launch, role),
+        environment={
+            **environment_of(launch, role, relay, secrets),
+            **({} if packages is None else {"PYTHONPATH": str(packages)}),
+        },
     )
+    return kit_only(policy)
 
 
 def code_of(directory: Path) -> tuple[Path, ...]:
@@ -187,7 +215,9 @@ def code_of(directory: Path) -> tuple[Path, ...]:
     )
 
 
-def environment_of(launch: Launch, role: Role) -> dict[str, str]:
+def environment_of(
+    launch: Launch, role: Role, relay: Path | None, secrets: Mapping[str, str]
+) -> dict[str, str]:
     """The whole environment of a server. Nothing of ours is in it but what the launch names."""
     return {
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin")),
@@ -199,9 +229,25 @@ def environment_of(launch: Launch, role: Role) -> dict[str, str]:
         "RATCHET_AGENT": launch.agent,
         "RATCHET_AGENT_COMMIT": launch.commit,
         "RATCHET_AGENTS_URL": f"http://{ADDRESS}:{launch.architect_port}",
+        **({} if relay is None else _proxy_of(launch)),
+        **secrets,
+        # By which the kit knows what to keep out of logs and answers.
+        **({"RATCHET_AGENT_SECRETS": ",".join(secrets)} if secrets else {}),
         **launch.environment,
         "RATCHET_AGENT_ROLE": role,
     }
+
+
+def _proxy_of(launch: Launch) -> dict[str, str]:
+    """By what a server finds the way to others, as most programs understand it."""
+    proxy, direct = f"http://{ADDRESS}:{_others_port(launch)}", f"{ADDRESS},localhost"
+    names = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": direct}
+    return names | {name.upper(): value for name, value in names.items()}
+
+
+def _others_port(launch: Launch) -> int:
+    """Of the server's own network, where nobody but Ratchet has one below those that servers are given."""
+    return _OTHERS_PORT + (launch.architect_port == _OTHERS_PORT)
 
 
 def bounds_for(settings: Agents) -> Bounds:
@@ -217,6 +263,7 @@ def bounds_for(settings: Agents) -> Bounds:
         processes=settings.processes,
         cpus=_processors(settings.cpus),
         look_seconds=_LOOK_SECONDS,
+        idle_look_seconds=_IDLE_LOOK_SECONDS,
     )
 
 
@@ -284,18 +331,28 @@ class ServerProcess:
 @asynccontextmanager
 async def running(launch: Launch, role: Role, port: int, settings: Agents) -> AsyncIterator[ServerProcess]:
     """The process for the block, whose end ends its tree. Raises `IsolationRefused`, and `OSError` for a taken port."""
-    argv = [sys.executable, role.file, str(port)]
+    argv = [role.file, str(port)]
     if role is Role.TUNER:
         argv.append(str(launch.architect_port))
     async with AsyncExitStack() as held:
-        printed = held.enter_context(closing(Printed(launch.directory, role)))
+        secrets = await asyncio.to_thread(launch.secrets)
+        printed = held.enter_context(closing(Printed(launch.directory, role, tuple(secrets.values()))))
         relay = None
         if not settings.network:
-            relay = await held.enter_async_context(relayed(port, launch.architect_port))
-            argv = beside_relay(argv, relay, port, launch.architect_port)
-        policy = policy_for(launch, role, relay)
-        bounds = bounds_for(settings)
+            others = Egress(launch.agent, launch.allowed)
+            relay = await held.enter_async_context(relayed(port, launch.architect_port, others))
+            ports = (port, launch.architect_port, _others_port(launch))
+            argv = [str(relay), *map(str, ports), *argv]
+        packages = await packages_of(launch.directory)
+        policy = await asyncio.to_thread(policy_for, launch, role, relay, secrets, packages)
         run = await held.enter_async_context(
-            start(argv, cwd=launch.directory, bounds=bounds, policy=policy, hear=printed.take)
+            start(
+                argv,
+                cwd=launch.directory,
+                bounds=bounds_for(settings),
+                policy=policy,
+                hear=printed.take,
+                warm=server_start(alone=relay is None),
+            )
         )
         yield ServerProcess(role, port, printed, run, settings)

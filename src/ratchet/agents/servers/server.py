@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.agentkit.relay import ADDRESS
 from ratchet.agents.contract import Role, ToolShape
 from ratchet.agents.servers.client import ServerGaveNoAnswer, StartFailed, list_tools, load_protocol
 from ratchet.agents.servers.process import COMPILED, Launch, ServerEnded, ServerProcess, running
-from ratchet.agents.servers.relay import ADDRESS
 from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import RatchetError
 from ratchet.sandbox import Broken
@@ -101,16 +101,19 @@ class AgentServer:
         return await self._process.ended()
 
     async def problem(self, seconds: float) -> str | None:
-        """What is wrong with it, if anything: it has ended, or does not list its tools within `seconds`."""
+        """What is wrong with it, if anything: it has ended, or does not answer as HTTP wants it within `seconds`.
+
+        That it speaks MCP was seen when it started. Many servers are looked at often, so this costs next to nothing.
+        """
         try:
-            await self._process.while_it_runs(list_tools(self.url, seconds))
-        except (ServerEnded, ServerGaveNoAnswer) as error:
+            answers = await self._process.while_it_runs(_speaks_http(self.port, seconds))
+        except ServerEnded as error:
             return str(error)
-        return None
+        return None if answers else f"{self.url} did not answer within {seconds:g} s"
 
 
 _PORTS_TRIED = 3
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS, _SOON_SECONDS = 0.05, 1.0
 _SHOWN = 300
 
 
@@ -184,11 +187,27 @@ async def _answer(process: ServerProcess, seconds: float) -> tuple[ToolShape, ..
     slow = f"it listens on port {process.port}, but keeps its first caller waiting"
     trouble = silent
 
+    async def is_heard() -> bool:
+        """Whether somebody answers at all; a relay hangs up at once where nobody takes its connections."""
+        nonlocal trouble
+        try:
+            async with _asked_over_http(process.port) as reader:
+                try:
+                    async with asyncio.timeout(_SOON_SECONDS):
+                        heard = await reader.read(1)
+                except TimeoutError:
+                    trouble = slow
+                    heard = await reader.read(1)
+        except OSError:
+            heard = b""
+        if not heard:
+            trouble = silent
+        return bool(heard)
+
     async def ask_until_answered() -> tuple[ToolShape, ...]:
         nonlocal trouble
         while True:
-            if await _listens(process.port):
-                trouble = slow if trouble is silent else trouble
+            if await is_heard():
                 try:
                     return await list_tools(process.url, seconds)
                 except ServerGaveNoAnswer as error:
@@ -207,13 +226,23 @@ async def _answer(process: ServerProcess, seconds: float) -> tuple[ToolShape, ..
         raise _failed(process, why) from None
 
 
-async def _listens(port: int) -> bool:
+@asynccontextmanager
+async def _asked_over_http(port: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Raises `OSError` where nothing listens."""
+    reader, writer = await asyncio.open_connection(ADDRESS, port)
     try:
-        _, writer = await asyncio.open_connection(ADDRESS, port)
-    except OSError:
+        writer.write(f"GET / HTTP/1.1\r\nhost: {ADDRESS}:{port}\r\nconnection: close\r\n\r\n".encode())
+        yield reader
+    finally:
+        writer.close()
+
+
+async def _speaks_http(port: int, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds), _asked_over_http(port) as reader:
+            return (await reader.read(5)).startswith(b"HTTP/")
+    except (OSError, TimeoutError):
         return False
-    writer.close()
-    return True
 
 
 def _check(launch: Launch, role: Role) -> None:
