@@ -28,6 +28,7 @@ from ratchet.runtime import JobContext, Kinds, Worker, open_runtime
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
+from tests.engines.llm.subject import LlmSubject
 from tests.runtime.worker_process import load
 from tests.waiting import eventually
 
@@ -258,3 +259,32 @@ def test_what_was_used_is_told_after_the_sessions_beside_have_ended_too(
         run, used = get_run(tx, run_id), total(tx, "run", run_id)
     assert used.cost_usd == 6.6
     assert run.result["stopped"] == "the budget of $0.5000 is used up ($6.60)"
+
+
+def test_a_plain_model_does_research_with_what_was_measured_in_its_prompt(
+    loaded: Loaded, ledger: Ledger, hill: Path, tmp_path: Path, model_server: ModelServer
+) -> None:
+    def edit(old: str, new: str) -> Turn:
+        block = f"FILE: recipe.py\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE"
+        return say(f"{block}\nHYPOTHESIS: {BETTER}")
+
+    first = "X = 0.9  # search: 0.0..1.0"
+    turns = [
+        say("Lower x a little."),
+        edit(first, "X = 0.5"),
+        edit("X = 0.5", "X = 'half'"),
+        say(""),
+        say(""),
+    ]
+    subject = LlmSubject(Place(tmp_path / "llm"), model_server)
+    run_id = carry(loaded, ledger, subject.open(*turns), ResearchRequest(task=str(hill), trials=2))
+    with ledger.read() as tx:
+        rows = {row.exp_id: row for row in latest_trials(tx, run_id)}
+        sessions = list_sessions(tx, run_id=run_id)
+    assert (rows["001"].status, rows["001"].hypothesis) == (TrialStatus.KEEP, BETTER)
+    assert rows["002"].status is TrialStatus.CRASH
+    assert all(each.usage.tokens for each in sessions)
+    _, again, last = (each.said for each in subject.script.requests)
+    assert "there is no edit in it" in again
+    assert "X = 0.5" in last
+    assert '"measurements": {"x": 0.5, "y": 0.9}' in last

@@ -16,9 +16,11 @@ from ratchet.ledger.trial_pages import in_flight, kept_trials, latest_trials
 from ratchet.ledger.trials import get_trial
 from ratchet.ledger.usage import total
 from ratchet.research.decision import check_certificate
+from ratchet.research.jobs import KIND
 from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.views import leaderboard, status
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
+from ratchet.runtime.job import JobStatus, get_job
 from tests.research.hill import EVALUATOR, RECIPE, TASK, write_hill
 from tests.waiting import eventually
 
@@ -263,3 +265,22 @@ def test_a_noisy_task_is_repeated_and_its_noise_is_known(
     assert told["baseline"]["sd"] > 0
     assert kept.number > 0
     assert len(kept.measurements["samples"]) >= 3
+
+
+def test_a_job_whose_run_was_completed_before_its_process_died_ends_well(
+    runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
+) -> None:
+    run_id = start(runtime, hill, trials=2)
+    assert ended(ledger, run_id) is RunStatus.COMPLETED
+    with ledger.write() as tx:
+        again = runtime.enqueue(tx, KIND, run_id=run_id)
+
+    def over() -> bool:
+        with ledger.read() as tx:
+            return get_job(tx, again).status.final
+
+    eventually(over)
+    with ledger.read() as tx:
+        job, run = get_job(tx, again), get_run(tx, run_id)
+    assert job.status is JobStatus.FINISHED
+    assert run.status is RunStatus.COMPLETED

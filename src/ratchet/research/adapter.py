@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Direction, TrialStatus
 from ratchet.sandbox import Bounds
+from ratchet.workspaces.trees import is_litter
 
 if TYPE_CHECKING:
     from ratchet.engines import EngineTool
@@ -101,11 +102,16 @@ def measured_columns(columns: Sequence[str], score: str) -> tuple[str, ...]:
 class Program:
     """How the recipe or the evaluator is run: as a command, or as a function that a sandboxed node calls.
 
-    A command may name `{python}`, `{candidate}`, `{inputs}`, `{out}` and `{seed}`. A `function` lies in `file`; it is
-    given one JSON value and returns one. `modules` are imported before it starts, which makes it quick.
+    A command may name `{python}`, `{candidate}`, `{inputs}`, `{data}`, `{out}` and `{seed}`. A `function` lies in
+    `file`; it is given one JSON value and returns one. `modules` are imported before it starts, which makes it quick. A
+    command may have another `python` than Ratchet's, with all of its environment to read, or a container `image` in
+    which it runs; `requires` are the modules that it cannot do without.
     """
 
     argv: tuple[str, ...] = ()
+    python: str = ""
+    image: str = ""
+    requires: tuple[str, ...] = ()
     file: str = ""
     function: str = ""
     modules: tuple[str, ...] = ()
@@ -161,13 +167,32 @@ MOST_SLOTS = 1024
 class Slots:
     """Where trials run side by side: one trial holds one slot. `kind` is `cpu` or `gpu`.
 
-    A GPU slot is told to the trial as CUDA_VISIBLE_DEVICES, a CPU slot by its name as the CPUs it may run on. Without
-    names there are `count`, by default as many as the machine has CPUs, and trials share them as they like.
+    A CPU slot is told to the trial by its name as the CPUs it may run on. A GPU slot names GPUs by number or UUID, and
+    a trial that is a command sees the device nodes of those alone; `devices` names the nodes of a slot where they are
+    others. Without names there are `count`, by default as many as the machine has CPUs, and trials share them as they
+    like.
     """
 
     kind: str = "cpu"
     names: tuple[str, ...] = ()
     count: int | None = None
+    devices: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSource:
+    """Data that lies where it lies and is never copied: programs see it as /data/NAME.
+
+    `path` is absolute, begins with ~ or with the name of a variable ($DATA/train), or lies below the task's folder.
+    `pin` is `hash`, over the content and worked out once, or `stat`, over sizes and times. `readers` are `trial`,
+    `apply` and `evaluator`; `about` says how to get it.
+    """
+
+    name: str
+    path: str
+    pin: str = "hash"
+    readers: tuple[str, ...] = ("trial",)
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +200,9 @@ class KeepRule:
     """What a score must do to be kept; see `research.keeping`. `policy` is `confident` or `strict`.
 
     `deterministic` says that one measurement is enough. Else the baseline is measured `baseline_repeats` times for its
-    noise, and a promising trial up to `most` times, side by side with the best. `held_out` says that the evaluator
+    noise, and a promising trial up to `most` times, side by side with the best, and up to four times as often while it
+    is about to be kept. `alpha` bounds the share of false keeps in a whole run. With `find_effect`, a gain of that size
+    is found in nine of ten trials that have it, whatever rounds it takes. `held_out` says that the evaluator
     knows a split that no search sees: a new best must not be worse there by more than `held_out_tolerance`.
     """
 
@@ -186,6 +213,7 @@ class KeepRule:
     most: int = 12
     alpha: float = 0.05
     min_effect: float = 0.0
+    find_effect: float = 0.0
     seed: int = 0
     held_out: bool = False
     held_out_tolerance: float = 0.0
@@ -222,9 +250,12 @@ class TaskAdapter:
     `root` is the folder. Of the paths below it, `recipe` may be edited by specialists (files or whole directories),
     `stage_files` (source → place) lie beside it for everybody to read and nobody to change, `evaluator_dir` is seen by
     the evaluator alone, and `inputs` by the trial and the evaluator; on the held-out split `held_out_inputs` takes the
-    place of `inputs`. A `variant` is one of the `variants` that the folder describes, `entry_point` names the installed
-    code that made the task when its folder does not hold it all, and `sha256` is the hash of a folder that was copied
-    for a run.
+    place of `inputs`. Files that are no text belong to a candidate only where `binary_files`, which may have wildcards,
+    names them. `apply` is a second program of the candidate: it starts in what the trial has left and sees nothing else
+    of it, gets the question in its place, and its limits are apart. A session may make `trials_per_session`, or
+    `trials_when_cheap` where a measurement takes a few seconds. A `variant` is one of the `variants` that the
+    folder describes, `entry_point` names the installed code that made the task when its folder does not hold it all,
+    and `sha256` is the hash of a folder that was copied for a run.
     """
 
     name: str
@@ -233,10 +264,13 @@ class TaskAdapter:
     recipe: tuple[str, ...] = ()
     stage_files: Mapping[str, str] = field(default_factory=dict)
     output_dirs: tuple[str, ...] = ()
+    binary_files: tuple[str, ...] = ()
     inputs: str | None = None
     held_out_inputs: str | None = None
     evaluator_dir: str = "evaluator"
+    data: tuple[DataSource, ...] = ()
     trial: Program | None = None
+    apply: Program | None = None
     evaluator: EvaluatorProgram = field(default_factory=EvaluatorProgram)
     processes_per_measurement: int = 1
     score_field: str = "score"
@@ -266,6 +300,7 @@ class TaskAdapter:
     hours_without_keep: float | None = None
     session_seconds: float = 1800.0
     trials_per_session: int = 1
+    trials_when_cheap: int = 1
     tool_commands: tuple[ToolCommand, ...] = ()
     variant: str | None = None
     variants: tuple[str, ...] = ()
@@ -323,9 +358,10 @@ class TaskAdapter:
 
 
 def _sizes(path: Path) -> Iterator[int]:
-    """The sizes of the files at and below `path`, none when it is absent. A link counts as itself."""
+    """The sizes of the files at and below `path` but for litter; none when it is absent. A link counts as itself."""
     if path.is_symlink() or path.is_file():
         yield path.lstat().st_size
         return
-    for directory, _, names in os.walk(path, followlinks=False):
-        yield from (Path(directory, name).lstat().st_size for name in names)
+    for directory, folders, names in os.walk(path, followlinks=False):
+        folders[:] = [name for name in folders if not is_litter(name)]
+        yield from (Path(directory, name).lstat().st_size for name in names if not is_litter(name))

@@ -6,15 +6,16 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, TypedDict
 
 from ratchet.engines import Engine
 from ratchet.engines.preflight import require_ready
-from ratchet.engines.registry import EngineContext, engine_names, open_engine
+from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.tool_server import Way
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, RatchetError, RunId
@@ -22,9 +23,13 @@ from ratchet.ledger import Run, Transaction
 from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import Standing, add_active, get_standing
 from ratchet.research.adapter import Specialist, TaskAdapter
-from ratchet.research.decision import Champion, Noise
+from ratchet.research.decision import CertificateKey, Champion, Noise, environment_hash
 from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement.checkout import CANDIDATE_BOUNDS
+from ratchet.research.novelty import Novelty
+from ratchet.research.sessions.author import RecipeAuthor
 from ratchet.research.shipped import shipped_directory
+from ratchet.research.strategy import GREEDY, Choice, Population, find_strategy, greedy
 from ratchet.research.tasks import pinned_task
 from ratchet.runtime import GroupCommit, JobContext
 from ratchet.workspaces import Repository
@@ -72,6 +77,7 @@ class RunChoices:
 
     engine: str | None = None
     model: str | None = None
+    strategy: str | None = None
     specialists: tuple[str, ...] = ()
     keep_policy: str | None = None
     lineage: bool = True
@@ -186,6 +192,13 @@ def task_of(home: Path, run: Run) -> TaskAdapter:
     return pinned_task(task_directory(home, plan.task_hash), plan.variant)
 
 
+class SoFar(TypedDict):
+    """How many trials of a run were kept, and how many are to be made."""
+
+    keeps: int
+    planned: int | None
+
+
 @dataclass(kw_only=True)
 class Campaign:
     """What every part of the supervisor needs. `champion` and `noise` are known once there is a baseline."""
@@ -204,13 +217,42 @@ class Campaign:
     noise: Noise = field(default_factory=Noise)
     submitted: int = 0
     """Trials that count so far, as the standing in the ledger has it."""
+    keeps: int = 0
+    """Trials that were kept so far."""
     promised: set[str] = field(default_factory=set)
     """Lanes whose session may still hand in a trial."""
     draws: int = 0
     infra_in_a_row: int = 0
     clock: RunClock = field(default_factory=RunClock)
-    shared_prompts: dict[Way, str] = field(default_factory=dict)
+    shared_prompts: dict[tuple[Way, bool], str] = field(default_factory=dict)
     """The prompt that every session starts with, once it was put together. The task is a copy that is never changed."""
+
+    def __post_init__(self) -> None:
+        self.strategy = self.plan.strategy or GREEDY
+        self._choose = find_strategy(self.strategy)
+        self.population = Population(self.task.direction)
+        alike = self.job.runtime.settings.research.novelty
+        self.novelty = Novelty(self.task, alike=alike)
+
+    def choose(self, specialist: Specialist) -> Choice:
+        """From where the next session of a specialist begins. A search has a population of its own: the best.
+
+        Raises `Misuse` for what the strategy cannot do, and `RatchetError` for one that is broken.
+        """
+        if self.engine(specialist).capabilities.learns_scores:
+            return greedy(self.population, Random(0))
+        return self.chosen(Random(f"{self.plan.seed}/{self.next_draw()}"))
+
+    def chosen(self, chance: Random) -> Choice:
+        try:
+            return self._choose(self.population, chance)
+        except RatchetError:
+            raise
+        except Exception as error:
+            raise RatchetError(
+                f"the strategy {self.strategy} failed: {type(error).__name__}: {error}",
+                hint="fix or uninstall the package that brings it",
+            ) from error
 
     @property
     def run_id(self) -> RunId:
@@ -222,6 +264,14 @@ class Campaign:
         return (
             self.plan.parallel or len(self.task.slots.names) or self.task.slots.count or os.cpu_count() or 1
         )
+
+    @property
+    def given_baseline(self) -> float | None:
+        """The score of the baseline that the person or the task gave, which is then not measured."""
+        if self.task.requires_calibrated_baseline:
+            return None
+        given = self.plan.baseline_score
+        return self.task.baseline_score if given is None else given
 
     @property
     def best(self) -> Champion:
@@ -238,7 +288,21 @@ class Campaign:
     def evaluators(self) -> tuple[Path, ...]:
         """Where evaluators and their data lie: an agent sees the machine, but not these."""
         origin = self.plan.origin
-        return (self.task.root, shipped_directory(), *(() if origin is None else (origin,)))
+        own = () if origin is None else (origin,)
+        return (self.task.root, shipped_directory(), *own, *self.meter.machine.secrets)
+
+    def so_far(self) -> SoFar:
+        """What the level of the next decision follows from."""
+        return {"keeps": self.keeps, "planned": self.stops.trials}
+
+    @cached_property
+    def key(self) -> CertificateKey:
+        """What certificates are signed with."""
+        return CertificateKey(self.job.runtime.home)
+
+    @cached_property
+    def environment_hash(self) -> str:
+        return environment_hash(self.meter.environment_facts())
 
     def next_draw(self) -> int:
         """A number that no other draw of a search has, in this process or before it."""
@@ -257,7 +321,7 @@ class Campaign:
         return min(self.parallel, len(self.specialists), left)
 
     def model(self, specialist: Specialist) -> str | None:
-        return self.plan.model or specialist.model
+        return specialist.model
 
     def over(self) -> str | None:
         """Why the run is over by now, if it is."""
@@ -273,7 +337,8 @@ class Campaign:
 async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncIterator[Campaign]:
     """Everything opened and looked at, before anything is spent.
 
-    Raises `Misuse` for what can never work, and `NotReady` for an engine that cannot work now.
+    Raises `Misuse` for what can never work, `NotReady` for an engine that cannot work now, and `Missing` for data, a
+    Python or a GPU that this machine does not have, or that is not what the run began with.
     """
     plan = ResearchPlan.of(run.spec)
     home = job.runtime.home
@@ -302,6 +367,7 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
 
 def _meter(task: TaskAdapter, repository: Repository, home: Path, origin: Path | None) -> TaskMeter:
     meter = TaskMeter(task, repository, home, origin=origin)
+    meter.machine.hold_to(repository.path.with_name("data.json"))
     # Looked up once, and slowly.
     meter.environment_facts()
     return meter
@@ -310,8 +376,8 @@ def _meter(task: TaskAdapter, repository: Repository, home: Path, origin: Path |
 def _repository(path: Path) -> Repository:
     workspaces = memory_directory(path)
     if path.exists():
-        return Repository.open(path, workspaces=workspaces)
-    made = Repository.create(path, workspaces=workspaces)
+        return Repository.open(path, workspaces=workspaces, bounds=CANDIDATE_BOUNDS)
+    made = Repository.create(path, workspaces=workspaces, bounds=CANDIDATE_BOUNDS)
     # Trials are written into it without waiting for more than themselves.
     sync_file_system(path)
     return made
@@ -323,34 +389,37 @@ async def _engines(
     """The engines by their names. One that cannot work now is an error at once, not a pause without end."""
     surroundings = EngineContext(job.runtime.settings, job.runtime.home, os.environ)
     names = {plan.engine} if plan.engine else {each.engine for each in task.roster}
-    return {name: await _ready(open_specialist(name, surroundings, opener), run) for name in names}
+    return {name: await _ready(open_specialist(name, surroundings, task, opener), run) for name in names}
 
 
 def _roster(
     plan: ResearchPlan, task: TaskAdapter, engines: Mapping[str | None, Engine]
 ) -> tuple[Specialist, ...]:
     """Who takes part. A search reads no preamble, so that several of it would only share out what each learns."""
-    if plan.specialists:
-        return tuple(each for each in task.roster if each.name in plan.specialists)
-    if plan.engine and engines[plan.engine].capabilities.learns_scores:
-        return (Specialist(name=plan.engine.partition(":")[0]),)
-    return task.roster
+    if not plan.specialists and plan.engine and engines[plan.engine].capabilities.learns_scores:
+        return (Specialist(name=plan.engine.partition(":")[0], model=plan.model),)
+    return roster_of(plan, task)
 
 
-def open_specialist(name: str | None, surroundings: EngineContext, opener: Opener = open_engine) -> Engine:
-    """The engine of a specialist. Raises `Misuse` for one that edits no files."""
-    engine = opener(name, surroundings)
-    if engine.capabilities.edits_files:
-        return engine
-    able = []
-    for each in set(engine_names(surroundings.settings)) - {REPLAY}:
-        # One that cannot even be opened is no advice.
-        with suppress(RatchetError):
-            able += [each] if open_engine(each, surroundings).capabilities.edits_files else []
-    raise Misuse(
-        f"the engine {engine.name} edits no files, so it cannot be a specialist",
-        hint=f"these can: {', '.join(sorted(able))}",
+def roster_of(chosen: RunChoices, task: TaskAdapter) -> tuple[Specialist, ...]:
+    """The specialists of a run with their models. Of several models each specialist takes part once with each."""
+    roster = [each for each in task.roster if not chosen.specialists or each.name in chosen.specialists]
+    models = [name.strip() for name in (chosen.model or "").split(",") if name.strip()]
+    if len(models) < 2:
+        return tuple(replace(each, model=chosen.model or each.model) for each in roster)
+    return tuple(
+        replace(each, name=f"{each.name}@{model}", model=model)
+        for each in roster
+        for model in dict.fromkeys(models)
     )
+
+
+def open_specialist(
+    name: str | None, surroundings: EngineContext, task: TaskAdapter, opener: Opener = open_engine
+) -> Engine:
+    """The engine of a specialist. One that only answers is shown the recipe, and its edits are applied for it."""
+    engine = opener(name, surroundings)
+    return engine if engine.capabilities.edits_files else RecipeAuthor(engine, task)
 
 
 async def _ready(engine: Engine, run: Run) -> Engine:

@@ -86,7 +86,19 @@ def start(
         line_of("Who proposes, for every specialist; the task's own if not given.", "ENGINE", engine=True),
     ] = None,
     model: Annotated[
-        str | None, line_of("The model, for every specialist; the task's own if not given.", "MODEL")
+        str | None,
+        line_of(
+            "The model, for every specialist, or several, A,B: each specialist then takes part with each.",
+            "MODEL",
+        ),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        line_of(
+            "From where each session begins: greedy (the best, if not given), islands, clade, pareto, adaptive, "
+            "best_of_n, sequential, or an installed one.",
+            "STRATEGY",
+        ),
     ] = None,
     specialists: Annotated[list[str], Param("only these of the task", longest=100)] = [],  # noqa: B006  never changed
     keep_policy: Annotated[str | None, line_of(" or ".join(POLICIES))] = None,
@@ -129,6 +141,7 @@ def start(
         name=name,
         engine=engine,
         model=model,
+        strategy=strategy,
         specialists=tuple(specialists),
         keep_policy=keep_policy,
         lineage=lineage,

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ratchet.engines import EngineTool, Request, Session, SessionFailed
@@ -29,6 +30,7 @@ from ratchet.research.campaign import REPLAY, Campaign
 from ratchet.research.measurement.checkout import recipe_patterns
 from ratchet.research.scheduler import SessionTurn
 from ratchet.research.sessions import (
+    Beside,
     Idea,
     SessionContext,
     hypothesis_of,
@@ -37,8 +39,9 @@ from ratchet.research.sessions import (
     tools_for,
     user_prompt,
 )
+from ratchet.research.sessions.author import PROPOSALS, RecipeProposal, write_texts
 from ratchet.research.sessions.context import HookCalls
-from ratchet.research.trial import finish_trial, open_named
+from ratchet.research.trial import finish_trial, nothing_else, open_named
 from ratchet.workspaces import RefsMoved, Workspace, WorkspaceError, WorkspaceKind
 from ratchet.workspaces.directories import remove_tree
 
@@ -129,7 +132,7 @@ async def session_request(
         submit=submissions.submit,
         read=campaign.job.ledger.read,
         write=campaign.job.write,
-        lineage=campaign.plan.lineage,
+        lineage=turn.with_history,
         trials=submissions.trials,
     )
     way = way_to(engine)
@@ -153,8 +156,11 @@ def _conversation(campaign: Campaign, turn: SessionTurn, submissions: Submission
             seconds=turn.seconds,
             trials_left=None if most is None else most - turn.standing.trials,
             way=way,
+            shown=turn.shown,
+            beside=[Beside(each, _difference(campaign, turn.base.commit, each)) for each in turn.beside],
+            siblings=turn.siblings,
         ),
-        system=_system_prompt(campaign, specialist, way),
+        system=_system_prompt(campaign, specialist, way, lineage=turn.with_history),
         model=campaign.model(specialist),
         workspace=workspace.path,
         environment=workspace.environment,
@@ -165,11 +171,16 @@ def _conversation(campaign: Campaign, turn: SessionTurn, submissions: Submission
     )
 
 
-def _system_prompt(campaign: Campaign, specialist: Specialist, way: Way) -> str:
-    lineage = campaign.plan.lineage
-    shared = campaign.shared_prompts.get(way)
+def _difference(campaign: Campaign, base: str, trial: Trial) -> str:
+    assert trial.commit is not None
+    return campaign.repository.diff(base, trial.commit)
+
+
+def _system_prompt(campaign: Campaign, specialist: Specialist, way: Way, *, lineage: bool) -> str:
+    shared = campaign.shared_prompts.get((way, lineage))
     if shared is None:
-        shared = campaign.shared_prompts[way] = shared_prompt(campaign.task, lineage=lineage, way=way)
+        shared = shared_prompt(campaign.task, lineage=lineage, way=way)
+        campaign.shared_prompts[(way, lineage)] = shared
     return system_prompt(campaign.task, specialist, lineage=lineage, way=way, shared=shared)
 
 
@@ -183,6 +194,8 @@ def _search(campaign: Campaign, turn: SessionTurn, submissions: Submissions) -> 
         # One that has settled starts again, elsewhere.
         "seed": campaign.plan.seed + 1000 * index + turn.row.failures,
         "files": recipe_patterns(campaign.task, submissions.workspace.path),
+        # Of the recipe as it came its author decides; a later best may be anybody's.
+        "moving": turn.base.number != 0,
     }
     return Request(
         prompt="",
@@ -213,6 +226,9 @@ class Submissions:
     workspace: Workspace
     parent: int
     trials: list[Trial] = field(default_factory=list)
+    _ideas: dict[str, Any] = field(default_factory=dict)
+    _codes: set[str] = field(default_factory=set)
+    _more: list[str] = field(default_factory=list)
 
     async def submit(self, idea: Idea) -> Trial:
         """Commit, measure, decide. Later edits of the workspace change nothing any more."""
@@ -223,14 +239,17 @@ class Submissions:
 
     def open(self, tx: Transaction, submission: Submission) -> Trial:
         """The trial that what was prepared becomes, together with its commit."""
-        tx.after_commit(self._count)
-        return open_named(tx, self.campaign, submission)
+        trial = open_named(tx, self.campaign, submission)
+        tx.after_commit(lambda: self._count(trial))
+        return trial
 
     async def prepare(self, idea: Idea, *, proposal: Any = None) -> Submission:
         """A commit of the workspace with what is said about it. Raises `Misuse` when nothing was changed."""
-        commit = await asyncio.to_thread(self._commit, idea.hypothesis)
         specialist = self.turn.specialist
         engine = self.campaign.engine(specialist)
+        learns = engine.capabilities.learns_scores
+        origin = {} if learns else await asyncio.to_thread(self._origin, idea)
+        commit = await asyncio.to_thread(self._commit, idea.hypothesis)
         return Submission(
             specialist=specialist.name,
             domain=specialist.domain,
@@ -241,13 +260,64 @@ class Submissions:
             parent=idea.parent,
             attempt_id=self.turn.opened.id,
             proposal=proposal,
+            origin=origin or None,
             simulated=engine.name == REPLAY,
         )
 
-    def _count(self) -> None:
+    async def prepare_proposal(self, proposal: RecipeProposal) -> Submission:
+        """As `prepare`, of what is not in the workspace: a change of the files that the session began with."""
+        await asyncio.to_thread(self.workspace.rebase, self.turn.base.commit)
+        await asyncio.to_thread(write_texts, self.workspace.path, proposal.texts)
+        return await self.prepare(Idea(hypothesis=hypothesis_of(proposal.said), parent=self.turn.base.number))
+
+    def promise_one_more(self) -> bool:
+        """Whether the run has one trial more for this session than it was promised. If so, that is promised now."""
+        campaign = self.campaign
+        most = campaign.stops.trials
+        if most is not None and campaign.submitted + len(campaign.promised) >= most:
+            return False
+        self._more.append(f"{self.turn.lane.name}+{len(self._more) + 1}")
+        campaign.promised.add(self._more[-1])
+        return True
+
+    def take_back(self) -> None:
+        """What was promised beside the first trial and was not made."""
+        self.campaign.promised.difference_update(self._more)
+
+    def _count(self, trial: Trial) -> None:
         """A promised trial is being made."""
-        self.campaign.promised.discard(self.turn.lane.name)
+        promised = self.campaign.promised
+        if self.turn.lane.name in promised or not self._more:
+            promised.discard(self.turn.lane.name)
+        else:
+            promised.discard(self._more.pop())
         self.campaign.submitted += 1
+        code = (trial.origin or {}).get("code")
+        if code is not None:
+            self.campaign.novelty.add(code, trial.number, self._ideas.pop(code, None))
+
+    def _origin(self, idea: Idea) -> dict[str, Any]:
+        """How the program came about, and what kind it is. Raises `Misuse` for one that was tried before."""
+        campaign, choice = self.campaign, self.turn.choice
+        origin: dict[str, Any] = {"strategy": campaign.strategy}
+        if choice.inspirations:
+            origin["inspirations"] = list(choice.inspirations)
+        if choice.island is not None:
+            origin["island"] = choice.island
+        found = campaign.novelty.read(self.workspace.path)
+        if found is None or not self.workspace.changes():
+            # Of no change at all the commit says so.
+            return origin
+        campaign.novelty.check(found)
+        if found.code in self._codes:
+            raise Misuse("this is another proposal of the same answer again, but for its looks")
+        self._codes.add(found.code)
+        if campaign.novelty.compares_ideas:
+            before = campaign.novelty.read_commit(campaign.repository, self.turn.base.commit).texts
+            new = campaign.novelty.idea(idea.hypothesis, before, found.texts)
+            campaign.novelty.check_idea(new)
+            self._ideas[found.code] = new
+        return {**origin, **found.record()}
 
     def _commit(self, hypothesis: str) -> str:
         for name in self.campaign.task.output_dirs:
@@ -268,41 +338,47 @@ class SessionEnd:
 
     failed: SessionFailed | None = None
     problem: str | None = None
+    used: Usage = field(default_factory=Usage)
+    trials: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What a session left in its workspace: a change to be handed in, or what is wrong with that."""
+    """What a session left in its workspace and proposed beside it, to be handed in, or what is wrong with that."""
 
-    submission: Submission | None = None
+    submissions: tuple[Submission, ...] = ()
     problem: str | None = None
 
 
 async def hold_session(campaign: Campaign, turn: SessionTurn) -> SessionEnd:
     """Let the engine work, record what it did, what it cost and what it handed in, and try what it left."""
-    kind = None if campaign.plan.lineage else WorkspaceKind.TREE
+    kind = None if turn.with_history else WorkspaceKind.TREE
     repository, base = campaign.repository, turn.base.commit
     workspace = await in_thread(
         lambda: repository.workspace(base, kind=kind), unless=repository.is_at_hand(base)
     )
+    submissions = Submissions(campaign=campaign, turn=turn, workspace=workspace, parent=turn.base.number)
     try:
-        submissions = Submissions(campaign=campaign, turn=turn, workspace=workspace, parent=turn.base.number)
-        problem, trial = await _run(campaign, turn, submissions)
+        ended, opened = await _run(campaign, turn, submissions)
         passed(PROPOSED)
     except SessionFailed as failed:
-        return SessionEnd(failed, str(failed))
+        used = failed.session.usage
+        return SessionEnd(failed, str(failed), used, tuple(submissions.trials))
     finally:
+        submissions.take_back()
         await in_thread(workspace.discard, unless=workspace.holds_little())
-    if trial is not None:
-        await finish_trial(campaign, trial, lambda tx, ended: _close(tx, turn, [ended], None))
+    trials = list(submissions.trials)
+    for trial in opened:
+        close = partial(_close_last, turn=turn, before=tuple(trials)) if trial is opened[-1] else nothing_else
+        trials.append(await finish_trial(campaign, trial, close))
     passed(ENDED)
-    return SessionEnd(None, problem)
+    return replace(ended, trials=tuple(trials))
 
 
 async def _run(
     campaign: Campaign, turn: SessionTurn, submissions: Submissions
-) -> tuple[str | None, Trial | None]:
-    """What is wrong with what was handed in, and the trial that is still to be made of what was left."""
+) -> tuple[SessionEnd, list[Trial]]:
+    """How the session has ended, and the trials that are still to be made of what was left."""
     engine, model = campaign.engine(turn.specialist), campaign.model(turn.specialist)
     learns = engine.capabilities.learns_scores
     trials = 0
@@ -313,7 +389,7 @@ async def _run(
     async def take(session: Session) -> _Left:
         nonlocal trials
         left = _Left() if submissions.trials else await _take(submissions, session, learns=learns)
-        trials = int(left.submission is not None)
+        trials = len(left.submissions)
         return left
 
     def ended(tx: Transaction, session: Session, problem: str | None) -> None:
@@ -331,12 +407,12 @@ async def _run(
 
     def record(
         tx: Transaction, _number: int, session: Session, left: _Left
-    ) -> tuple[str | None, Trial | None]:
+    ) -> tuple[SessionEnd, list[Trial]]:
         ended(tx, session, left.problem)
-        if left.submission is not None:
-            return None, submissions.open(tx, left.submission)
-        _close(tx, turn, submissions.trials, left.problem)
-        return left.problem, None
+        if not left.submissions:
+            _close(tx, turn, submissions.trials, left.problem)
+        end = SessionEnd(problem=left.problem, used=session.usage)
+        return end, [submissions.open(tx, each) for each in left.submissions]
 
     def failed(tx: Transaction, error: SessionFailed) -> None:
         ended(tx, error.session, str(error))
@@ -357,13 +433,31 @@ async def _run(
 
 
 async def _take(submissions: Submissions, session: Session, *, learns: bool) -> _Left:
-    """What the session left in its workspace, as it is handed in."""
+    """What the session left in its workspace, and what it proposed beside it, as it is handed in."""
+    found: list[Submission] = []
+    problem: str | None = None
+    others: list[RecipeProposal] = session.data.get(PROPOSALS, [])
     try:
         idea = Idea(hypothesis=hypothesis_of(session.text), parent=submissions.parent)
-        left = await submissions.prepare(idea, proposal=session.data.get("proposal") if learns else None)
+        found.append(
+            await submissions.prepare(idea, proposal=session.data.get("proposal") if learns else None)
+        )
     except (Misuse, WorkspaceError) as unfit:
-        return _Left(problem=f"the session handed in nothing: {unfit}")
-    return _Left(replace(left, simulated=left.simulated or session.simulated))
+        problem = f"the session handed in nothing: {unfit}"
+    for other in others:
+        if found and not submissions.promise_one_more():
+            break
+        try:
+            found.append(await submissions.prepare_proposal(other))
+        except (Misuse, WorkspaceError) as unfit:
+            problem = problem or f"the session handed in nothing: {unfit}"
+    if not found:
+        return _Left(problem=problem)
+    return _Left(tuple(replace(each, simulated=each.simulated or session.simulated) for each in found))
+
+
+def _close_last(tx: Transaction, ended: Trial, *, turn: SessionTurn, before: tuple[Trial, ...]) -> None:
+    _close(tx, turn, [*before, ended], None)
 
 
 def _close(tx: Transaction, turn: SessionTurn, trials: list[Trial], problem: str | None) -> None:

@@ -20,11 +20,14 @@ from ratchet.research.campaign import (
     Stops,
     check_name,
     open_specialist,
+    roster_of,
     task_directory,
     task_of,
 )
 from ratchet.research.jobs import KIND
+from ratchet.research.measurement.machine import Machine
 from ratchet.research.operations import LARGEST_SEED, POLICIES
+from ratchet.research.strategy import find_strategy
 from ratchet.research.tasks import find_task, pin_task, task_hash
 from ratchet.runtime import Runtime, configured_budgets, start_run
 
@@ -53,10 +56,12 @@ def check_research(
 ) -> None:
     """Look whether the engines of a run could work here and now, before it is begun.
 
-    Raises `NotReady`, and `Misuse` for what can never work. `find` is as in `start_research`.
+    Raises `NotReady`, `Missing` for data, a Python or a GPU that is not here, and `Misuse` for what can never work.
+    `find` is as in `start_research`.
     """
     task = find(wanted.task, wanted.variant)
     _plan(wanted, task)
+    Machine(task, runtime.home)
     _check_engines(runtime, wanted, task, wanted.limits)
 
 
@@ -76,10 +81,9 @@ def check_resumed(runtime: Runtime, run_id: int) -> None:
 
 
 def _check_engines(runtime: Runtime, chosen: RunChoices, task: TaskAdapter, limits: Limits | None) -> None:
-    roster = [each for each in task.roster if not chosen.specialists or each.name in chosen.specialists]
-    wanted = {(chosen.engine or each.engine, chosen.model or each.model) for each in roster}
+    wanted = {(chosen.engine or each.engine, each.model) for each in roster_of(chosen, task)}
     for name in {engine for engine, _ in wanted}:
-        open_specialist(name, EngineContext(runtime.settings, runtime.home, os.environ))
+        open_specialist(name, EngineContext(runtime.settings, runtime.home, os.environ), task)
     require_engines(runtime, wanted, limits=limits)
 
 
@@ -98,7 +102,7 @@ def start_research(
     task = find(wanted.task, wanted.variant)
     plan = _plan(wanted, task)
     if wanted.engine is not None:
-        open_specialist(wanted.engine, EngineContext(runtime.settings, runtime.home, os.environ))
+        open_specialist(wanted.engine, EngineContext(runtime.settings, runtime.home, os.environ), task)
     pin_task(task, task_directory(runtime.home, plan.task_hash), sha256=plan.task_hash)
     with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
         run_id = start_run(
@@ -132,6 +136,8 @@ def _plan(wanted: ResearchRequest, task: TaskAdapter) -> ResearchPlan:
             )
     if wanted.keep_policy is not None and wanted.keep_policy not in POLICIES:
         raise Misuse(f"there is no keep policy {wanted.keep_policy!r}", hint=f"use {' or '.join(POLICIES)}")
+    if wanted.strategy is not None:
+        find_strategy(wanted.strategy)
     if wanted.name is not None:
         check_name(wanted.name)
     if wanted.baseline_score is not None and not math.isfinite(wanted.baseline_score):

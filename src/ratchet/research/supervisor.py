@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from random import Random
 from typing import Any, NoReturn
 
 from ratchet.engines import Failure
@@ -15,6 +17,7 @@ from ratchet.engines.preflight import NotReady
 from ratchet.engines.registry import open_engine
 from ratchet.kernel import (
     BudgetExceeded,
+    Missing,
     Misuse,
     Outcome,
     RatchetError,
@@ -26,20 +29,23 @@ from ratchet.kernel import (
 )
 from ratchet.ledger import Spender, change_run, change_step
 from ratchet.ledger.research import get_standing, set_baseline
-from ratchet.ledger.runs import close_attempt, list_steps, unended_attempt
-from ratchet.ledger.trial_pages import in_flight
+from ratchet.ledger.runs import close_attempt, get_run, list_steps, unended_attempt
+from ratchet.ledger.trial_pages import in_flight, keep_counts, latest_trials, trial_origins
 from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, find_trial, get_trial, open_trial
 from ratchet.ledger.usage import check
 from ratchet.research.campaign import Campaign, Opener, open_campaign
 from ratchet.research.decision import Champion, MeasuredBaseline, calibrate
 from ratchet.research.measurement.result import Unmeasured
+from ratchet.research.novelty import IDEAS
 from ratchet.research.scheduler import Lane, SessionScheduler, take_turn
 from ratchet.research.session import SessionEnd, hold_session
+from ratchet.research.strategy import WITHOUT_MEASUREMENTS
 from ratchet.research.tasks import initial_files
 from ratchet.research.trial import finish_trial, name_commit, show_best
 from ratchet.runtime import JobContext, complete_run, configured_budgets, enter_run
 
 _AUTHOR = "baseline"
+_CHEAP_MS = 10_000
 
 
 async def begin(campaign: Campaign) -> None:
@@ -56,12 +62,45 @@ async def begin(campaign: Campaign) -> None:
         standing = get_standing(tx, campaign.run_id)
         assert standing.baseline is not None
         assert standing.best is not None
-        best = get_trial(tx, campaign.run_id, standing.best)
+        best, first = get_trial(tx, campaign.run_id, standing.best), get_trial(tx, campaign.run_id, 0)
+        campaign.keeps = keep_counts(tx, [campaign.run_id])[campaign.run_id]
     campaign.noise = MeasuredBaseline.of(standing.baseline).noise
     assert best.commit is not None
     campaign.champion = Champion.of(best.number, best.commit, best.measurements)
     campaign.submitted, campaign.draws = standing.trials, standing.next_number
+    task = campaign.task
+    if first.wall_ms and first.wall_ms <= _CHEAP_MS:
+        # An agent's whole prompt is paid again for each session.
+        task.trials_per_session = max(task.trials_per_session, task.trials_when_cheap)
+    await asyncio.to_thread(_remember, campaign)
+    # What this strategy cannot do with this task is said before anything is spent.
+    campaign.chosen(Random(0))
     await asyncio.to_thread(show_best, campaign.repository, lambda: campaign.best.commit)
+
+
+def _remember(campaign: Campaign) -> None:
+    """What strategies know follows from the rows of trials, and from nothing else."""
+    with campaign.job.ledger.read() as tx:
+        origins = trial_origins(tx, campaign.run_id, measured=campaign.strategy not in WITHOUT_MEASUREMENTS)
+    for each in origins:
+        campaign.population.add(each)
+    novelty, repository = campaign.novelty, campaign.repository
+    novelty.add(novelty.read_commit(repository, campaign.baseline_commit).code, 0)
+    novelty.load(origins)
+    if novelty.compares_ideas:
+        _remember_ideas(campaign)
+
+
+def _remember_ideas(campaign: Campaign) -> None:
+    novelty, repository = campaign.novelty, campaign.repository
+    with campaign.job.ledger.read() as tx:
+        last = latest_trials(tx, campaign.run_id, limit=IDEAS)
+    for trial in reversed(last):
+        if trial.number and trial.commit is not None:
+            before, after = (
+                novelty.read_commit(repository, commit).texts for commit in (f"{trial.commit}^", trial.commit)
+            )
+            novelty.add_idea(trial.number, novelty.idea(trial.hypothesis, before, after))
 
 
 def _first_commit(campaign: Campaign) -> str:
@@ -86,7 +125,9 @@ def _submission(campaign: Campaign) -> Submission:
 
 
 async def _calibrate(campaign: Campaign, first: Trial) -> None:
+    began = time.monotonic()
     baseline = await _measured(campaign)
+    took = round((time.monotonic() - began) * 1000 / len(baseline.samples))
     with campaign.job.write() as tx:
         set_baseline(tx, campaign.run_id, baseline.record())
         ending = Ending(
@@ -95,6 +136,7 @@ async def _calibrate(campaign: Campaign, first: Trial) -> None:
             score=baseline.mean,
             measurements=baseline.record(),
             evaluator=campaign.meter.hash,
+            wall_ms=0 if campaign.given_baseline is not None else took,
         )
         end_trial(tx, campaign.run_id, first.number, ending)
         campaign.count_time(tx)
@@ -105,9 +147,8 @@ async def _measured(campaign: Campaign) -> MeasuredBaseline:
 
     Raises `Misuse` for a recipe that cannot be measured. A machine that spoils it is no misuse: the job is tried again.
     """
-    task = campaign.task
-    given = task.baseline_score if campaign.plan.baseline_score is None else campaign.plan.baseline_score
-    if given is not None and not task.requires_calibrated_baseline:
+    task, given = campaign.task, campaign.given_baseline
+    if given is not None:
         return MeasuredBaseline((given,), note="given, not measured")
     try:
         await campaign.meter.preflight(campaign.baseline_commit, campaign.baseline_commit)
@@ -127,11 +168,15 @@ class ResearchBlocked(Waiting):
 async def research_run(job: JobContext, opener: Opener = open_engine) -> Any:
     """Improve a recipe until a stop is reached."""
     with job.write() as tx:
+        run = get_run(tx, job.run_id)
+        if run.status is RunStatus.COMPLETED:
+            # The process that completed it died before its job had ended.
+            return run.result
         run = enter_run(tx, job.run_id)
     async with contextlib.AsyncExitStack() as stack:
         try:
             campaign = await stack.enter_async_context(open_campaign(job, run, opener))
-        except NotReady as error:
+        except (NotReady, Missing) as error:
             _block(job, with_hint(error))
         await begin(campaign)
         await _adopt(campaign)
@@ -177,6 +222,7 @@ async def _hold_sessions(scheduler: SessionScheduler, number: int) -> None:
         problem: str | None = None
         refused: str | None = None
         asked: float | None = None
+        held: SessionEnd | None = None
         try:
             turn = await take_turn(campaign, lane)
             if isinstance(turn, str):
@@ -195,7 +241,13 @@ async def _hold_sessions(scheduler: SessionScheduler, number: int) -> None:
                 await scheduler.stop(str(spent))
         finally:
             pause = await scheduler.leave_lane(
-                lane, problem=problem, quick=quick, asked=asked, refused=refused
+                lane,
+                problem=problem,
+                quick=quick,
+                asked=asked,
+                refused=refused,
+                used=None if held is None else held.used,
+                trials=held.trials if held is not None else (),
             )
         if problem is not None and scheduler.stopped is None:
             _check_sessions(scheduler, problem)

@@ -19,11 +19,12 @@ from ratchet.judges import Candidate, Judged, Report
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome, StateChanged, TrialStatus, Usage
 from ratchet.ledger import Spender, Transaction
+from ratchet.ledger.trial_pages import TrialOrigin
 from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial, try_again
 from ratchet.ledger.usage import total
 from ratchet.loop import KEPT, Judgement, judge_candidate, passed
-from ratchet.research.campaign import BEST, Campaign
-from ratchet.research.decision import Champion, Decided, certificate, certificate_json, decide
+from ratchet.research.campaign import BEST, Campaign, SoFar
+from ratchet.research.decision import Champion, Decided, certificate, certificate_json, decide, run_level
 from ratchet.research.measurement.result import Measurement, Meter, Unmeasured
 from ratchet.workspaces import Repository
 
@@ -33,8 +34,18 @@ class Proof(NamedTuple):
     certificate: Report
 
 
-def proof_of(campaign: Campaign, trial: Trial, decided: Decided, champion: Champion, diff: str) -> Proof:
+class _Ruling(NamedTuple):
+    """A decision, the best that it was made against, what the run had made so far, and the diff of what is kept."""
+
+    decided: Decided
+    champion: Champion
+    so_far: SoFar
+    diff: str
+
+
+def proof_of(campaign: Campaign, trial: Trial, ruling: _Ruling) -> Proof:
     """Both, as they are stored."""
+    decided, champion, so_far, diff = ruling
     task, attempt_id = campaign.task, trial.attempt_id
     change = Report(f"{trial.exp_id}.diff", diff.encode(errors="surrogateescape"), "text/x-diff")
     with campaign.job.ledger.read() as tx:
@@ -54,6 +65,8 @@ def proof_of(campaign: Campaign, trial: Trial, decided: Decided, champion: Champ
         session=attempt_id,
         started_at=trial.started_at,
         ended_at=now,
+        run={**so_far, "id": campaign.run_id},
+        key=campaign.key,
     )
     return Proof(change, Report(f"{trial.exp_id}-certificate.json", certificate_json(proof)))
 
@@ -84,13 +97,14 @@ class TrialJudge:
 
     async def judge(self, candidate: Candidate) -> Judged:
         try:
-            decided, champion, diff = await self._decide()
+            ruling = await self._decide()
         except Unmeasured as unmeasured:
             infra = unmeasured.status is TrialStatus.INFRA_ERROR
             outcome = Outcome.ERROR if infra else Outcome.FAILED
             found = {ENDING: _unmeasured(self.campaign, unmeasured)}
             return replace(ruled(self, outcome, unmeasured.reason), found=found)
         # From here to the transaction that records it nothing is waited for: the best is still the one that was beaten.
+        decided = ruling.decided
         ending = _decided(self.campaign, decided)
         judged = ruled(
             self,
@@ -102,7 +116,7 @@ class TrialJudge:
         )
         if not decided.kept:
             return replace(judged, found={ENDING: ending})
-        proof = proof_of(self.campaign, self.trial, decided, champion, diff)
+        proof = proof_of(self.campaign, self.trial, ruling)
         best = Champion.of(self.trial.number, decided.commit, decided.record())
         return replace(
             judged,
@@ -111,12 +125,16 @@ class TrialJudge:
             found={ENDING: replace(ending, certificate=proof.certificate.sha256), CHAMPION: best},
         )
 
-    async def _decide(self) -> tuple[Decided, Champion, str]:
-        """Decide against the best there is. If that moves meanwhile, it is the new one that has to be beaten."""
+    async def _decide(self) -> _Ruling:
+        """Decide against the best there is. If that moves meanwhile, it is the new one that has to be beaten.
+
+        What has lost to a best that was worse is not measured again: nothing gets a second chance to be lucky.
+        """
         campaign, task, commit = self.campaign, self.campaign.task, self.trial.commit
         assert commit is not None
         while True:
-            champion = campaign.best
+            champion, so_far = campaign.best, campaign.so_far()
+            level = run_level(task.keep.alpha, self.trial.number, **so_far)
             self._meter.begin()
             try:
                 await self._meter.preflight(commit, campaign.baseline_commit)
@@ -128,6 +146,7 @@ class TrialJudge:
                     task.direction,
                     campaign.noise,
                     trial=self.trial.number,
+                    level=level,
                 )
             except Unmeasured as unmeasured:
                 if unmeasured.status is not TrialStatus.INFRA_ERROR:
@@ -138,8 +157,8 @@ class TrialJudge:
             if decided.kept:
                 read = campaign.repository.diff
                 diff = await asyncio.to_thread(read, f"{decided.commit}^", decided.commit)
-            if campaign.best is champion:
-                return decided, champion, diff
+            if campaign.best is champion or not decided.kept:
+                return _Ruling(decided, champion, so_far, diff)
 
     async def _retry(self, unmeasured: Unmeasured) -> None:
         """Count a measurement that the machine spoiled. Raises it when there were too many of them."""
@@ -158,7 +177,7 @@ def _decided(campaign: Campaign, decided: Decided) -> Ending:
         score=decided.score,
         delta=decided.delta,
         compared_to=decided.compared_to,
-        measurements=decided.record(),
+        measurements={**decided.record(), "environment": campaign.environment_hash},
         evaluator=campaign.meter.hash,
     )
 
@@ -168,7 +187,11 @@ def _unmeasured(campaign: Campaign, unmeasured: Unmeasured) -> Ending:
         status=unmeasured.status,
         reason=unmeasured.reason,
         score=unmeasured.score,
-        measurements={"means": dict(unmeasured.measurements), "facts": dict(unmeasured.facts)},
+        measurements={
+            "means": dict(unmeasured.measurements),
+            "facts": dict(unmeasured.facts),
+            **unmeasured.feedback.record(),
+        },
         evaluator=campaign.meter.hash,
     )
 
@@ -282,9 +305,13 @@ async def _record(campaign: Campaign, trial: Trial, judgement: Judgement, wall_m
 
 
 def _count(campaign: Campaign, ended: Trial, champion: Champion | None) -> None:
+    campaign.population.add(TrialOrigin.of(ended))
     if ended.status is TrialStatus.INFRA_ERROR:
+        campaign.novelty.forget((ended.origin or {}).get("code", ""), ended.number)
         campaign.infra_in_a_row += 1
         campaign.submitted -= 1
     else:
         campaign.infra_in_a_row = 0
-    campaign.champion = champion or campaign.champion
+    if champion is not None:
+        campaign.champion = champion
+        campaign.keeps += 1

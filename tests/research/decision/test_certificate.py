@@ -24,6 +24,7 @@ from ratchet.research.decision import (
     certificate_json,
     check_certificate,
     decide,
+    run_level,
 )
 from ratchet.research.decision._certificate import content_hash
 from ratchet.research.measurement.result import Unmeasured
@@ -221,3 +222,19 @@ def test_whatever_numbers_it_was_decided_by_checking_gives_an_answer(part: str, 
     value = data.draw(st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans())
     content[part] = {**content[part], name: value}
     assert isinstance(check_certificate(content), list)
+
+
+def test_the_level_of_a_run_is_part_of_the_proof() -> None:
+    chance = random.Random(3)
+    meter = ScriptedMeter(lambda commit, _seed, _held: chance.gauss(15.0 if commit == "new" else 10.0, 1.0))
+    rule, so_far = KeepRule(), {"keeps": 2, "planned": 200}
+    level = run_level(rule.alpha, 9, **so_far)
+    ruled = asyncio.run(decide(meter, "new", CHAMPION, rule, Direction.MAX, NOISE, trial=9, level=level))
+    assert ruled.kept
+    made = certified(rule, ruled, run=so_far)
+    assert check_certificate(made) == []
+    assert made["test"]["level"] == level
+    forged = copy.deepcopy(made)
+    forged["run"]["keeps"] = 100
+    forged["sha256"] = content_hash(forged)
+    assert check_certificate(forged)

@@ -307,5 +307,5 @@ def test_a_kept_trial_is_the_next_champion_by_its_record() -> None:
     record = json.loads(json.dumps(ruled.record()))
 
     champion = Champion.of(9, ruled.commit, record)
-    assert champion == Champion(9, "new", ruled.score, ruled.samples, ruled.seeds)
+    assert champion == Champion(9, "new", ruled.score, ruled.samples, ruled.seeds, gained=ruled.gained_now)
     assert record["means"] == ruled.means

@@ -48,7 +48,7 @@ def test_rows_of_every_task_become_trials(
     assert made.report.mismatches == ()
 
 
-def test_a_parent_that_is_no_earlier_row_is_none(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_parent_that_is_no_row_or_leads_in_a_circle_is_none(ledger: Ledger, tmp_path: Path) -> None:
     board = small_board()
     for number, parent in ((1, "004"), (3, "003"), (4, "001"), (5, "somewhere"), (6, "099")):
         board.rows[number]["parent_exp"] = parent
@@ -267,3 +267,32 @@ def test_a_run_that_does_not_exist_is_not_exported(ledger: Ledger, tmp_path: Pat
     with pytest.raises(NotFound):
         export_run(ledger, 7, tmp_path / "out")
     assert list(tmp_path.glob("*out*")) == []
+
+
+def test_a_parent_that_came_later_stays_the_parent(ledger: Ledger, tmp_path: Path) -> None:
+    board = small_board()
+    board.rows[1]["parent_exp"] = "004"
+    board.rows[4]["parent_exp"] = "000"
+
+    run_id = import_run(ledger, tmp_path, board.write(tmp_path / "s"), "old").run_id
+
+    with ledger.read() as tx:
+        trials = [get_trial(tx, run_id, number) for number in range(5)]
+        line = [each.number for each in ancestors(tx, run_id, 1)]
+    assert [each.parent for each in trials] == [None, 4, 1, 1, 0]
+    assert [each.depth for each in trials] == [0, 2, 3, 3, 1]
+    assert line == [1, 4, 0]
+
+
+def test_a_timeout_of_another_system_ran_for_too_long(ledger: Ledger, tmp_path: Path) -> None:
+    board = small_board()
+    board.add(None, status="timeout", notes="600 s")
+
+    made = import_run(ledger, tmp_path, board.write(tmp_path / "s"), "old")
+
+    number = len(board.rows) - 1
+    with ledger.read() as tx:
+        assert get_trial(tx, made.run_id, number).status is TrialStatus.TRAIN_BUDGET_OVERRUN
+    assert made.report.counts["rejected"] == 0
+    export_run(ledger, made.run_id, tmp_path / "copy")
+    assert "\ttimeout\t" in (tmp_path / "copy" / "results.tsv").read_text()

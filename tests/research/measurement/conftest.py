@@ -17,6 +17,7 @@ import pytest
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import EvaluatorProgram, Program, TaskAdapter
 from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement.checkout import CANDIDATE_BOUNDS
 from ratchet.research.measurement.result import Measurement, Unmeasured
 from ratchet.research.tasks import initial_files
 from ratchet.sandbox import Bounds
@@ -114,7 +115,7 @@ def make_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make
                 **facts,
             }
         )
-        repository = Repository.create(tmp_path / f"repo-{len(made)}.git")
+        repository = Repository.create(tmp_path / f"repo-{len(made)}.git", bounds=CANDIDATE_BOUNDS)
         base = repository.commit_files(dict(initial_files(task)), parent=None, message="baseline")
         meter = TaskMeter(task, repository, home=tmp_path / "home", origin=origin)
         made.append(Bench(task, repository, meter, base))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from ratchet.judges import Pinned
+from ratchet.judges.evaluator import EvaluatorFailed, read_answer
 from ratchet.judges.scratch import Changed
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Program
-from ratchet.sandbox import Bounds
-from tests.research.measurement.conftest import NODE, PYTHON, MakeBench, ended, scored_by
+from ratchet.sandbox import Bounds, Finished
+from tests.research.measurement.conftest import COMMAND, NODE, PYTHON, MakeBench, ended, scored_by
 
 CRASH, INFRA = TrialStatus.CRASH, TrialStatus.INFRA_ERROR
 
@@ -56,6 +58,55 @@ def test_an_answer_that_is_no_score_is_a_crash_and_says_so(
     assert reason in failed.reason
     assert "evaluator" in failed.reason
     assert failed.score is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("true", "bool, not an object"),
+        ("[1.5]", "list, not an object"),
+        ('{"score": false}', "no finite number as 'score': it is False"),
+        ('{"score": {"score": 1}}', "no finite number as 'score'"),
+        ('{"score": [1]}', "no finite number as 'score'"),
+        ('{"score": null}', "no finite number as 'score': it is None"),
+        ('{"score": 1e999}', "no finite number as 'score'"),
+        ('{"score": NaN}', "not a JSON number"),
+        ('{"score": 1, "measurements": {"a": true}}', "'a' is not a finite number"),
+        ('{"score": 1, "measurements": [1]}', "measurements are not an object"),
+        ('{"score": true, "invalid": "no"}', "no finite number as 'score'"),
+        ('{"score": 1, "score": 2}', "occurs twice"),
+    ],
+)
+def test_no_other_kind_of_answer_is_taken_for_a_score(answer: str, reason: str) -> None:
+    finished = Finished(0, None, None, answer.encode(), b"", 1.0, 1.0, 1, ())
+    with pytest.raises(EvaluatorFailed, match=re.escape(reason)):
+        read_answer(finished, "score")
+
+
+def test_nothing_that_starts_programs_of_its_own_reaches_the_evaluator(
+    make_bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what the trial leaves for Python or the loader to find, nor what Ratchet's own environment has."""
+    forged = "import os; os.write(1, b'{\"score\": 999}'); os._exit(0)"
+    recipe = f"""
+        import pathlib, sys
+        for name in ("sitecustomize.py", "usercustomize.py", "evaluate.py", "json.py"):
+            pathlib.Path(sys.argv[2], name).write_text({forged!r})
+        pathlib.Path(sys.argv[2], "more.pth").write_text({forged!r})
+        pathlib.Path(sys.argv[2], "preload.so").write_bytes(b"not a library")
+    """
+    evaluate = """
+        import json, os, sys
+        out = json.load(sys.stdin)["trial"]["out"]
+        known = [name for name in os.environ if name.startswith(("LD_", "PYTHONP", "PYTHONS", "PYTHONH"))]
+        print(json.dumps({"score": float(len(os.listdir(out))), "measurements": {"known": len(known)}}))
+    """
+    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME"):
+        # Only of what is started from here on; the loader of this process has read its own.
+        monkeypatch.setenv(name, "" if name == "PYTHONHOME" else str(tmp_path / "nothing"))
+    program = scored_by(argv=("{python}", "evaluate.py"))
+    measured = make_bench(recipe, evaluate, trial=COMMAND, evaluator=program).measure()
+    assert (measured.score, measured.measurements) == (6.0, {"known": 0.0})
 
 
 @pytest.mark.soak
@@ -174,3 +225,34 @@ def test_a_task_of_programs_that_are_commands_and_functions_alike(make_bench: Ma
     program = Program(argv=(*PYTHON, "-c", "print(3)"))
     evaluate = "def score(asked):\n    return {'score': float(open(asked['trial']['stdout']).read())}"
     assert make_bench("x = 1\n", evaluate, trial=program).measure().score == 3.0
+
+
+def test_what_an_evaluator_says_beside_the_score_is_kept_in_bounds(make_bench: MakeBench) -> None:
+    answer = (
+        "{'score': 1, 'feedback': 'the third case is slow',"
+        " 'artifacts': {'worst': {'case': 3}, 'long': 'x' * 9000, **{str(n): 'y' for n in range(50)}}}"
+    )
+    feedback = make_bench(evaluate=says(answer)).measure().feedback
+    assert feedback.text == "the third case is slow"
+    assert feedback.artifacts["worst"] == '{"case": 3}'
+    assert (len(feedback.artifacts), len(feedback.artifacts["long"])) == (8, 2000)
+
+
+@pytest.mark.parametrize("said", ["True", "3", "['a']", "{'a': 1}", "'x' * 10**5", "None"])
+def test_feedback_of_any_kind_costs_no_score(make_bench: MakeBench, said: str) -> None:
+    measured = make_bench(evaluate=says(f"{{'score': 1, 'feedback': {said}, 'artifacts': {said}}}")).measure()
+    assert measured.score == 1
+    assert len(measured.feedback.text) <= 4000
+
+
+def test_an_evaluator_explains_also_what_it_does_not_accept(make_bench: MakeBench) -> None:
+    failed = make_bench(evaluate=says("{'invalid': 'no', 'feedback': 'two circles overlap'}")).fail()
+    assert failed.feedback.text == "two circles overlap"
+
+
+def test_the_end_of_the_log_comes_with_a_score_and_with_a_crash(make_bench: MakeBench) -> None:
+    said = "import sys\n\n\ndef solve(asked):\n    print('step 7 of 9', file=sys.stderr)\n"
+    assert make_bench(said + "    return 1.5\n").measure().feedback.log == "step 7 of 9"
+    log = make_bench(said + "    raise ValueError(asked['seed'])\n").fail().feedback.log
+    assert "step 7 of 9" in log
+    assert "ValueError: 0" in log

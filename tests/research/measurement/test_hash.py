@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.research.adapter import Slots, Specialist, TaskAdapter
+from ratchet.research.adapter import DataSource, Slots, Specialist, TaskAdapter
 from ratchet.sandbox import Bounds
 from tests.research.measurement.conftest import NODE, MakeBench, scored_by
 
@@ -38,7 +38,8 @@ class Classifying(TaskAdapter):
         {"environment": {"A": "1"}},
         {"score_field": "bpb"},
         {"size_limit_bytes": 10},
-        {"slots": Slots(kind="gpu", names=("0",))},
+        {"data": (DataSource(name="own", path="data"),)},
+        {"slots": Slots(kind="gpu", names=("0",), devices=(("0", ("/dev/zero",)),))},
         {"kind": Classifying},
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
+import py_compile
 from pathlib import Path
 
 import pytest
@@ -93,7 +96,7 @@ def test_a_recipe_that_is_gone(make_bench: MakeBench) -> None:
 def test_links_are_disqualified(make_bench: MakeBench) -> None:
     bench = make_bench(files={"lib/a.py": "x = 1"}, recipe_paths=("recipe.py", "lib"))
     refused = bench.refuse(link(bench, "lib/b.py", "a.py"))
-    assert ended(refused) == (TrialStatus.DISQUALIFIED, "a recipe is made of plain files; lib/b.py is none")
+    assert ended(refused) == (TrialStatus.DISQUALIFIED, "lib/b.py is a link and no plain file")
 
 
 def test_a_link_that_leads_out_is_disqualified_when_it_is_measured_all_the_same(
@@ -172,3 +175,56 @@ def test_a_task_may_weigh_by_itself(make_bench: MakeBench) -> None:
 def test_a_commit_that_is_not_there_is_no_fault_of_the_recipe(make_bench: MakeBench) -> None:
     bench = make_bench()
     assert bench.refuse("f" * 40).status is TrialStatus.INFRA_ERROR
+
+
+def replace_bytecode(source: Path, other: str) -> bytes:
+    """Bytecode of another program in the place of a source's own, of the kind that Python never compares with it."""
+    cached = Path(importlib.util.cache_from_source(str(source)))
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(source), str(cached), invalidation_mode=mode)
+    content = cached.read_bytes()[:16] + marshal.dumps(compile(other, str(source), "exec"))
+    cached.write_bytes(content)
+    return content
+
+
+def test_an_improvement_cannot_hide_in_bytecode(make_bench: MakeBench) -> None:
+    recipe = "from lib.a import x\n\n\ndef solve(asked):\n    return x\n"
+    bench = make_bench(recipe, files={"lib/a.py": "x = 1.5"}, recipe_paths=("recipe.py", "lib"))
+    with bench.repository.workspace(bench.base) as workspace:
+        content = replace_bytecode(workspace.path / "lib/a.py", "x = 99.5")
+        (workspace.path / "recipe.py").write_text(recipe + "# unchanged\n")
+        commit = workspace.commit("hidden").hash
+    assert set(bench.repository.list_files(commit)) == {"recipe.py", "lib/a.py"}
+    bench.accept(commit)
+    assert bench.measure(commit).score == 1.5
+    # Nor in a commit that was made in another way.
+    name = Path(importlib.util.cache_from_source("lib/a.py")).as_posix()
+    forged = bench.repository.commit_files({name: content}, parent=bench.base, message="forged")
+    assert ended(bench.refuse(forged)) == (
+        TrialStatus.DISQUALIFIED,
+        f"{name} is left behind by a tool and never part of a candidate",
+    )
+
+
+def test_a_binary_file_is_refused_unless_the_task_allows_it(make_bench: MakeBench) -> None:
+    files = {"lib/a.py": "x = 1"}
+    bench = make_bench(files=files, recipe_paths=("recipe.py", "lib"))
+    commit = bench.repository.commit_files({"lib/w.bin": b"\0\1"}, parent=bench.base, message="binary")
+    refused = bench.refuse(commit)
+    assert refused.status is TrialStatus.DISQUALIFIED
+    assert refused.reason.startswith("lib/w.bin is binary")
+    allowing = make_bench(files=files, recipe_paths=("recipe.py", "lib"), binary_files=("lib/*.bin",))
+    commit = allowing.repository.commit_files({"lib/w.bin": b"\0\1"}, parent=allowing.base, message="binary")
+    allowing.accept(commit)
+
+
+def test_bytecode_in_the_folder_of_a_task_is_not_in_its_baseline(
+    make_bench: MakeBench, tmp_path: Path
+) -> None:
+    root = tmp_path / "dirty"
+    (root / "lib").mkdir(parents=True)
+    (root / "lib/a.py").write_text("x = 1\n")
+    (root / "lib/a.pyc").write_bytes(b"\0")
+    (root / "lib/a.py~").write_bytes(b"x")
+    bench = make_bench(root=root, recipe_paths=("recipe.py", "lib"))
+    assert set(bench.repository.list_files(bench.base)) == {"recipe.py", "lib/a.py"}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ratchet.research.measurement import SlotPool
 from tests.research.measurement.conftest import COMMAND, NODE, PYTHON, MakeBench, scored_by
 
 TWO = Slots(kind="gpu", names=("0", "1"))
+SEVENTH = Slots(kind="gpu", names=("7",), devices=(("7", ("/dev/zero",)),))
 ONE = Slots(kind="gpu", names=("GPU-a/b",))
 FIRST = str(min(os.sched_getaffinity(0)))
 HOLD = """
@@ -226,7 +228,7 @@ def test_a_gpu_slot_is_told_to_both_programs(make_bench: MakeBench) -> None:
         def score(asked):
             return {"score": float(asked["trial"]["answer"] == os.environ["CUDA_VISIBLE_DEVICES"] == "7")}
     """
-    measured = make_bench(recipe, evaluate, slots=Slots(kind="gpu", names=("7",))).measure()
+    measured = make_bench(recipe, evaluate, slots=SEVENTH).measure()
     assert (measured.score, measured.facts["slot"]) == (1.0, "7")
 
 
@@ -268,7 +270,8 @@ def test_a_command_without_a_slot_may_choose_its_cpus(make_bench: MakeBench) -> 
 
 
 def test_measurements_side_by_side_share_the_slots(make_bench: MakeBench) -> None:
-    bench = make_bench(slots=TWO)
+    nodes = tuple((name, ("/dev/zero",)) for name in TWO.names)
+    bench = make_bench(slots=replace(TWO, devices=nodes))
 
     async def many() -> list[str]:
         took = [bench.meter.measure(bench.base, seed=seed) for seed in range(6)]

@@ -17,6 +17,7 @@ from ratchet.ledger.research import get_standing, open_research
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial
 from ratchet.research.adapter import Specialist, TaskAdapter
+from ratchet.research.measurement.checkout import CANDIDATE_BOUNDS
 from ratchet.research.sessions import Idea, SessionContext, tools_for
 from ratchet.workspaces import Repository, Workspace, WorkspaceKind
 
@@ -129,7 +130,7 @@ def open_lab(directory: Path, ledger: Ledger) -> Iterator[Lab]:
             direction=Direction.MAX,
             keep_policy="strict",
         )
-    with Repository.create(directory / "repo.git") as repository:
+    with Repository.create(directory / "repo.git", bounds=CANDIDATE_BOUNDS) as repository:
         files = {"recipe.py": RECIPE.encode(), "lib/more.py": b"DEPTH = 3\n", "run.sh": b"exit 0\n"}
         first = repository.commit_files(files, parent=None, message="baseline")
         made = Lab(ledger, repository, task, run_id)

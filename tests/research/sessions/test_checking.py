@@ -66,7 +66,12 @@ def test_links_out_of_the_workspace_are_not_read(lab: Lab, tmp_path: Path) -> No
     (library / "more.py").unlink()
     library.rmdir()
     library.symlink_to(tmp_path)
-    assert use(context, "syntax_check") == {"ok": True, "files_checked": 0, "errors": []}
+    assert use(context, "syntax_check") == {
+        "ok": False,
+        "files_checked": 0,
+        "errors": [],
+        "strays": ["lib is a link and no plain file", "recipe.py is a link and no plain file"],
+    }
 
 
 def test_files_outside_the_recipe_are_not_looked_at(lab: Lab) -> None:

@@ -15,6 +15,7 @@ from ratchet.engines import EngineTool
 from ratchet.engines.tool_server import Calls
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import Program, TaskAdapter, ToolCommand
+from ratchet.research.session import session_tools
 from ratchet.sandbox import Bounds
 from tests.research.sessions.lab import Lab, say, tools
 
@@ -121,3 +122,22 @@ def test_a_task_cannot_replace_a_tool_of_ours(lab: Lab, task: TaskAdapter) -> No
         taken = replace(task, tool_commands=(command(name, argv=("true",)),))
         with pytest.raises(Misuse, match=name):
             tools(lab.context(task=taken, lineage=lineage))
+
+
+def test_a_tool_that_returns_an_object_answers_with_its_json(lab: Lab) -> None:
+    async def look(_given: Mapping[str, Any]) -> Any:
+        return {"width": 64, "places": [Path("recipe.py")]}
+
+    @dataclass(kw_only=True)
+    class Looking(TaskAdapter):
+        def tools(self, directory: Path) -> Sequence[EngineTool]:
+            return (EngineTool("look", "Look at it.", {"type": "object"}, look),)
+
+    context = lab.context(task=Looking(name="looks", root=lab.task.root, recipe=lab.task.recipe))
+
+    async def use() -> str:
+        async with session_tools(context, engine="scripted") as offered:
+            [tool] = [each for each in offered if each.name == "look"]
+            return await tool.run({})
+
+    assert json.loads(asyncio.run(use())) == {"width": 64, "places": ["recipe.py"]}

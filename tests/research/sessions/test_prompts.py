@@ -81,7 +81,7 @@ def test_its_parts_come_in_their_order(task: TaskAdapter) -> None:
 def test_the_direction_and_the_rule_are_said(task: TaskAdapter) -> None:
     noisy = system_prompt(replace(task, direction=Direction.MIN, keep=KeepRule(most=7, held_out=True)), OPT)
     assert "lower is better" in noisy
-    assert "up to 7 times" in noisy
+    assert "measured several times next to the best" in noisy
     assert "no trial is scored on" in noisy
     strict = system_prompt(replace(task, keep=KeepRule(policy="strict")), OPT)
     assert "by however little" in strict

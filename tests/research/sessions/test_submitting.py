@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.engines.tool_server import Calls
 from ratchet.kernel import BudgetExceeded, Conflict, LedgerUnavailable, Misuse, TrialStatus
-from ratchet.ledger.trials import Trial
+from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial
 from ratchet.research.session import session_tools
 from ratchet.research.sessions import Idea, SessionContext
 from tests.research.sessions.lab import GOOD, HYPOTHESIS, Lab, say, tools, use
@@ -266,3 +266,31 @@ def test_read_output_reads_on_in_this_session_only(lab: Lab) -> None:
     assert say(one, "read_output", {"output": 1, "offset": 39_990}) == "x" * 10
     with pytest.raises(Exception, match="output 1 does not exist"):
         say(other, "read_output", {"output": 1})
+
+
+def test_the_model_gets_measurements_feedback_and_the_end_of_the_log(lab: Lab) -> None:
+    said = {"feedback": "the third case is slow", "artifacts": {"worst": "case 3"}, "log": "step 7 of 9"}
+    hidden = {"held_out": 3.5, "samples": [1.0]}
+    context = lab.context()
+    context.submit = measured_with(context, lab, {"means": {"cpu_ms": 12.5}, **said, **hidden})
+    edit(context)
+    told = use(context, "submit_trial", **GOOD)
+    assert {name: told[name] for name in said} == said
+    assert told["measurements"] == {"cpu_ms": 12.5}
+    assert "held_out" not in told
+    again = use(context, "read_lineage", view="trial", exp_id="001")
+    assert {name: again[name] for name in said} == said
+
+
+def measured_with(context: SessionContext, lab: Lab, measurements: Mapping[str, Any]) -> Any:
+    async def submit(idea: Idea) -> Trial:
+        made = context.workspace.commit(idea.hypothesis)
+        with lab.ledger.write() as tx:
+            submission = Submission(
+                specialist="opt", hypothesis=idea.hypothesis, commit=made.hash, parent=idea.parent
+            )
+            opened = open_trial(tx, lab.run_id, submission)
+            ending = Ending(status=TrialStatus.DISCARD, score=1.0, compared_to=0, measurements=measurements)
+            return end_trial(tx, lab.run_id, opened.number, ending)
+
+    return submit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -151,3 +152,20 @@ def test_code_that_breaks_is_not_left_among_the_modules(folder: Folder) -> None:
     with pytest.raises(Misuse):
         folder.read()
     assert not [name for name in set(sys.modules) - before if name.startswith("ratchet_task")]
+
+
+def test_models_and_priorities_reach_a_task_that_is_all_python(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "alone")
+    roster = '    doers = (Specialist(name="opt", model="own"), Specialist(name="arch", priority=2))\n'
+    folder.put("task.py", ALONE.replace("TaskAdapter\n", "Specialist, TaskAdapter\n") + roster)
+    folder.put("recipe.py", RECIPE)
+    folder.put("evaluator/score.py", SCORE)
+    said = {"model": {"default": "base"}, "scheduler_priority": {"overrides": {"opt": 5}}}
+    folder.put("swarm_config.json", json.dumps(said))
+    assert [(each.name, each.model, each.priority) for each in folder.read().roster] == [
+        ("opt", "own", 5),
+        ("arch", "base", 2),
+    ]
+    folder.put("swarm_config.json", json.dumps({"model": {"overrides": {"nobody": "big"}}}))
+    with pytest.raises(Misuse, match="in no roster"):
+        folder.read()

@@ -104,5 +104,5 @@ def test_every_member_that_the_contract_is_mapped_to_exists() -> None:
 
 
 def test_the_configuration_of_a_package_is_toml_with_the_right_group() -> None:
-    assert '[project.entry-points."ratchet.tasks"]' in blocks("toml")[1]
+    assert '[project.entry-points."ratchet.tasks"]' in blocks("toml")[-1]
     assert json.loads(blocks("json")[0])

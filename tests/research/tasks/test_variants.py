@@ -117,3 +117,11 @@ def test_a_mistake_in_a_variant_is_found_when_the_task_itself_is_read(folder: Fo
     folder.add("[variants.x.keep]\nalpha = 3.0")
     with pytest.raises(Misuse, match=r"variants\.x\.keep\.alpha \(.*:13\) is 3\.0"):
         folder.read()
+
+
+def test_variants_are_joined_by_a_plus_and_each_changes_what_was_made_before(varied: Folder) -> None:
+    task = varied.read("down+ten")
+    assert (task.direction, task.columns, len(task.doers)) == (Direction.MIN, ("c",), 10)
+    assert [each.name for each in varied.read("ten+single").doers] == ["alone"]
+    with pytest.raises(Misuse, match="no variant 'up'"):
+        varied.read("down+up")

@@ -38,10 +38,10 @@ def run(ledger: Ledger) -> int:
 def test_a_lesson_of_another_process_is_there(ledger: Ledger, other: Ledger, run: int) -> None:
     with other.write() as tx:
         add_lesson(tx, run, "arch", "wide layers want a small rate", trial=1)
-    assert "- wide layers want a small rate (arch, 001)" in prompt(ledger, run)
+    assert "- wide layers want a small rate (arch, 001 keep)" in prompt(ledger, run)
     with other.write() as tx:
         add_lesson(tx, run, "reg", "noise does not help")
-    assert "- noise does not help (reg)\n- wide layers want" in prompt(ledger, run)
+    assert "(arch, 001 keep)\n- noise does not help (reg, unverified)" in prompt(ledger, run)
 
 
 def test_a_trial_is_there_while_it_flies_and_when_it_has_ended(

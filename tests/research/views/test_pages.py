@@ -19,6 +19,7 @@ from ratchet.research.views import (
     tree,
     yields,
 )
+from ratchet.research.views.lineage import lineage_view
 from ratchet.research.views.specialists import expected_delta
 from tests.research.views.made_up import make_baseline, make_run, submit, try_out
 
@@ -159,7 +160,7 @@ def test_the_knowledge_page_has_lessons_lineage_and_activity(ledger: Ledger) -> 
         page = knowledge(tx, run).to_markdown()
         lessons = insights(tx, run)
     assert [each.specialist for each in lessons.rows] == ["arch"]  # one idea is written down once, the newest
-    assert "- warm up LONGER (arch)" in page
+    assert "- warm up LONGER (arch, unverified)" in page
     assert (
         page.index("## Key Insights")
         < page.index("## Research Tree")
@@ -221,3 +222,30 @@ def test_an_expectation_is_read_out_of_free_text(text: str, expected: float | No
 
 def test_a_share_of_nothing_known_is_no_expectation() -> None:
     assert expected_delta("5%") is None
+
+
+def test_a_lesson_says_what_it_stands_on_and_that_of_a_disqualified_trial_is_no_insight(
+    ledger: Ledger,
+) -> None:
+    run = make_run(ledger)
+    make_baseline(ledger, run)
+    good = try_out(ledger, run, "discard", 0.5)
+    bad = try_out(ledger, run, "disqualified")
+    with ledger.write() as tx:
+        add_lesson(tx, run, "opt", "warm up longer", trial=good)
+        add_lesson(tx, run, "arch", "the evaluator reads only the first line", trial=bad)
+        add_lesson(tx, run, "arch", "Warm up longer", trial=bad)
+        add_lesson(tx, run, "reg", "noise may help")
+    with ledger.read() as tx:
+        page = knowledge(tx, run).to_markdown()
+        prompt = lineage_view(tx, run, "opt")
+        shown = insights(tx, run).answer()
+    lines = ["- warm up longer (opt, 001 discard)", "- noise may help (reg, unverified)"]
+    assert "\n".join(lines) in page
+    assert "\n".join(lines) in prompt
+    assert "only the first line" not in page + prompt
+    assert [(each.text, each.status, each.verified) for each in shown] == [
+        ("noise may help", None, False),
+        ("warm up longer", "discard", True),
+        ("the evaluator reads only the first line", "disqualified", False),
+    ]

@@ -18,6 +18,7 @@ from ratchet.kernel import Direction, TrialStatus
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.campaign import research_directory, task_directory
 from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement.checkout import CANDIDATE_BOUNDS
 from ratchet.research.measurement.result import Measurement, Meter, Unmeasured
 from ratchet.research.tasks import initial_files, pin_task, task_hash
 from ratchet.workspaces import Repository, memory_directory
@@ -257,7 +258,7 @@ async def open_bench(task: TaskAdapter, place: Path) -> AsyncIterator[Bench]:
 
 def _repository(path: Path) -> Repository:
     path.parent.mkdir(parents=True)
-    return Repository.create(path, workspaces=memory_directory(path))
+    return Repository.create(path, workspaces=memory_directory(path), bounds=CANDIDATE_BOUNDS)
 
 
 # Less than this says nothing: an empty `__init__.py` is the same everywhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 from ratchet.engines.search.program import SearchProgram
 from ratchet.engines.tool_server import Way
 from ratchet.judges.comparison import spread
-from ratchet.kernel import Misuse, RatchetError, TrialStatus
+from ratchet.kernel import Missing, Misuse, RatchetError, TrialStatus
 from ratchet.ledger.trials import Trial
 from ratchet.research.adapter import Program, TaskAdapter
 from ratchet.research.checker.attacks import check_attacks
@@ -32,8 +33,9 @@ from ratchet.research.checker.bench import (
     warned,
 )
 from ratchet.research.checker.faults import check_harness
-from ratchet.research.measurement import TaskMeter
+from ratchet.research.measurement import SlotPool, TaskMeter
 from ratchet.research.measurement.checkout import recipe_patterns
+from ratchet.research.measurement.machine import Machine, look_inside
 from ratchet.research.measurement.result import Unmeasured
 from ratchet.research.sessions import Idea, SessionContext, system_prompt, user_prompt
 from ratchet.research.sessions.tools import task_tools
@@ -201,6 +203,30 @@ async def stable_hash(case: TaskCase) -> Observation:
     return Observation(f"{again[:12]} over evaluator, inputs, commands and limits")
 
 
+async def inside(case: TaskCase) -> Observation:
+    """What the programs of the task see from inside their sandbox."""
+    task = case.bench.task
+    machine = Machine(task, case.bench.home)
+    named = (("trial", task.trial), ("apply", task.apply), ("evaluator", task.evaluator))
+    programs = [(reader, program) for reader, program in named if program is not None]
+    if task.slots.kind == "gpu" and all(program.is_node for _, program in programs):
+        return failed(
+            "its slots are GPUs, but its programs are functions, and a function sees no device",
+            "make the trial a command",
+        )
+    async with SlotPool(task.slots, case.bench.home / "slots").lease() as lease:
+        commands = [(reader, program) for reader, program in programs if not program.is_node]
+        seen = [await look_inside(machine, reader, program, lease) for reader, program in commands]
+    problems = [problem for each in seen for problem in each.problems()]
+    if problems:
+        return failed("; ".join(problems), "install or open what is named; see `[trial] python` and `[data]`")
+    functions = [reader for reader, program in programs if program.is_node]
+    own = (
+        [f"functions ({', '.join(functions)}) run in Python {platform.python_version()}"] if functions else []
+    )
+    return Observation("; ".join([*(each.described() for each in seen), *own]))
+
+
 async def preflight(case: TaskCase) -> Observation:
     await case.bench.meter.preflight(case.bench.base, case.bench.base)
     return Observation("the recipe compiles, is complete and within its size")
@@ -326,6 +352,7 @@ _READ: Mapping[str, Look] = {
     "the task reads": reads,
     "the evaluator is out of reach": out_of_reach,
     "the evaluator's hash is stable": stable_hash,
+    "seen from inside the sandbox": inside,
     "preflight accepts the baseline": preflight,
     "the size limit has room": size,
     "the search engine": search,
@@ -356,6 +383,14 @@ async def check_conformance(task: TaskAdapter, report: OnCheck = lambda _finding
         watch = Stopwatch()
         try:
             check_task(task)
+            await asyncio.to_thread(Machine, task, place / "home")
+        except Missing as error:
+            add(_check_result("the machine has what it needs", _failure(error), watch))
+            return found
+        except RatchetError as error:
+            add(_check_result("the task can be pinned", _failure(error), watch))
+            return found
+        try:
             async with open_bench(task, place) as bench:
                 case = TaskCase(bench)
                 for what, look in _READ.items():

@@ -2,25 +2,102 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
+import os
+import tempfile
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
 from ratchet.judges.comparison import average
 from ratchet.judges.reports import finite
-from ratchet.kernel import Direction, Misuse, Usage
+from ratchet.kernel import Direction, Misuse, RatchetError, Usage
 from ratchet.research.adapter import KeepRule
 from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side
-from ratchet.research.decision.rule import VOID_ROUNDS, Ask, DecisionCase, deciding
+from ratchet.research.decision.rule import VOID_ROUNDS, Ask, DecisionCase, deciding, run_level
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from ratchet.ledger.trials import Trial
+
+KEY_FILE = "certificate.key"
+
+
+class KeyUnreadable(RatchetError):
+    """The key of the home is not there, or is none."""
+
+
+class CertificateKey:
+    """The Ed25519 key in `KEY_FILE` of a home, made when it is first needed. Only its owner can read the file."""
+
+    def __init__(self, home: Path) -> None:
+        """Raises `KeyUnreadable`."""
+        path = home / KEY_FILE
+        try:
+            if not path.exists():
+                _create(path)
+            self._key = _private(bytes.fromhex(path.read_text().strip()))
+        except (OSError, ValueError) as error:
+            raise KeyUnreadable(
+                f"the key for certificates cannot be kept in {path}: {error}",
+                hint="make it readable and writable for this user, or restore it from a backup",
+            ) from error
+
+    @property
+    def public(self) -> str:
+        return self._key.public_key().public_bytes_raw().hex()
+
+    def sign(self, text: str) -> str:
+        return self._key.sign(text.encode()).hex()
+
+
+def is_signed(text: str, signature: object, public: object) -> bool:
+    """Whether `signature` is that of `text` by the owner of the key `public`. Whatever is given, it only answers."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if not isinstance(signature, str) or not isinstance(public, str):
+        return False
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), text.encode())
+    except (ValueError, InvalidSignature):
+        return False
+    return True
+
+
+def _private(content: bytes) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(content)
+
+
+def _create(path: Path) -> None:
+    """Processes that start at once on one home agree on one key."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".certificate-")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(os.urandom(32).hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(temporary)
+    finally:
+        Path(temporary).unlink()
+
 
 FORMAT = "ratchet improvement certificate 1"
+SIGNED_FORMAT = "ratchet improvement certificate 2"
 
 
 def certificate(
@@ -39,14 +116,18 @@ def certificate(
     session: int | str | None,
     started_at: int,
     ended_at: int,
+    run: Mapping[str, Any] | None = None,
+    key: CertificateKey | None = None,
 ) -> dict[str, Any]:
     """Certify a decision. `parent` is the commit that the challenger was made from, `evaluator` the meter's hash.
 
-    `environment` says where it was measured. Times are milliseconds since 1970. The answer is plain JSON and ends with
-    the SHA-256 of all the rest. Raises `Misuse` for what JSON cannot hold.
+    `run` has the `keeps` before it and how many trials were `planned`, where it is one of a run. `environment` says
+    where it was measured. Times are milliseconds since 1970. The answer is plain JSON and ends with
+    the SHA-256 of all the rest, signed with `key`. Raises `Misuse` for what JSON cannot hold.
     """
     content = {
-        "format": FORMAT,
+        "format": FORMAT if key is None else SIGNED_FORMAT,
+        **({} if key is None else {"signed_by": key.public}),
         "trial": trial,
         "commit": decided.commit,
         "parent": parent,
@@ -60,6 +141,7 @@ def certificate(
         "champion": asdict(champion),
         **_ruling(decided),
         "measurements": [asdict(each) | {"held_out": each.held_out} for each in decided.taken],
+        **({} if run is None else {"run": dict(run)}),
         "cost": asdict(usage),
         "session": session,
         "started_at": started_at,
@@ -69,7 +151,8 @@ def certificate(
         plain: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise Misuse(f"the certificate of {decided.commit} cannot be written as JSON: {error}") from None
-    return {**plain, "sha256": content_hash(plain)}
+    sha256 = content_hash(plain)
+    return {**plain, "sha256": sha256, **({} if key is None else {"signature": key.sign(sha256)})}
 
 
 def certificate_json(certificate: Mapping[str, Any]) -> bytes:
@@ -79,8 +162,8 @@ def certificate_json(certificate: Mapping[str, Any]) -> bytes:
 
 
 def content_hash(content: Mapping[str, Any]) -> str:
-    """The SHA-256 over all of a certificate but its own hash."""
-    rest = {name: value for name, value in content.items() if name != "sha256"}
+    """The SHA-256 over all of a certificate but its own hash and the signature of that."""
+    rest = {name: value for name, value in content.items() if name not in ("sha256", "signature")}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -107,6 +190,7 @@ def _ruling(decided: Decided) -> dict[str, Any]:
             "low": decided.low,
             "high": decided.high,
             "looks": [asdict(each) for each in decided.looks],
+            **({} if decided.level is None else {"level": decided.level, "estimate": decided.estimate}),
         },
         "held_out": None if decided.held_out is None else asdict(decided.held_out),
     }
@@ -133,7 +217,7 @@ class _Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Certificate:
+class StoredCertificate:
     """The parts of a certificate that a decision is made of."""
 
     trial: int
@@ -150,11 +234,27 @@ class _Certificate:
     cost: Usage
     started_at: int
     ended_at: int
+    run: _RunSoFar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _RunSoFar:
+    """What the level of a decision follows from."""
+
+    keeps: int
+    planned: int | None
+    id: int | None = None
+
+
+def _level(read: StoredCertificate) -> float | None:
+    if read.run is None:
+        return None
+    return run_level(read.rule.alpha, read.trial, keeps=read.run.keeps, planned=read.run.planned)
 
 
 @cache
-def _reader() -> TypeAdapter[_Certificate]:
-    return TypeAdapter(_Certificate)
+def _reader() -> TypeAdapter[StoredCertificate]:
+    return TypeAdapter(StoredCertificate)
 
 
 def check_certificate(content: Mapping[str, Any]) -> list[str]:
@@ -163,17 +263,47 @@ def check_certificate(content: Mapping[str, Any]) -> list[str]:
     It proves that the decision follows from the measurements, not that they were taken: for that, measure the commits
     again with the evaluator of that hash.
     """
-    if content.get("format") != FORMAT:
-        return [f"the format is {content.get('format')!r}, not {FORMAT!r}"]
+    if content.get("format") not in (FORMAT, SIGNED_FORMAT):
+        return [f"the format is {content.get('format')!r}, not {SIGNED_FORMAT!r}"]
     try:
-        text = json.dumps(dict(content), allow_nan=False)
-        read = _reader().validate_json(text, strict=True)
+        read = read_certificate(content)
     except (TypeError, ValueError, RecursionError, Misuse) as error:
         return [f"it cannot be read: {error}"]
     return [*_check_facts(content, read), *_check_ruling(content, read)]
 
 
-def _check_facts(content: Mapping[str, Any], read: _Certificate) -> list[str]:
+def read_certificate(content: Mapping[str, Any]) -> StoredCertificate:
+    """What a decision is made of. Raises `ValueError`, `TypeError`, `RecursionError` or `Misuse` for what is none."""
+    return _reader().validate_json(json.dumps(dict(content), allow_nan=False), strict=True)
+
+
+def bound_to(content: Mapping[str, Any], trial: Trial) -> list[str]:
+    """What in a certificate is not as the row of its trial has it."""
+    record = trial.measurements if isinstance(trial.measurements, dict) else {}
+    wanted = {
+        "trial": trial.number,
+        "commit": trial.commit,
+        "evaluator": trial.evaluator,
+        "score": trial.score,
+        "status": None if trial.status is None else str(trial.status),
+    }
+    problems = [
+        f"{name} is {content.get(name)!r}, but the ledger has {value!r}"
+        for name, value in wanted.items()
+        if content.get(name) != value
+    ]
+    known = record.get("environment")
+    if known is not None and known != environment_hash(content.get("environment")):
+        problems.append("the environment is not the one that the ledger has")
+    return problems
+
+
+def environment_hash(environment: object) -> str:
+    """What stands for an environment in the row of a trial."""
+    return hashlib.sha256(json.dumps(environment, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _check_facts(content: Mapping[str, Any], read: StoredCertificate) -> list[str]:
     said = {
         "the hash is not that of the content": content.get("sha256") != _hash(content),
         "the policy is not that of the rule": read.policy != read.rule.policy,
@@ -182,11 +312,13 @@ def _check_facts(content: Mapping[str, Any], read: _Certificate) -> list[str]:
         "the champion's score is not the mean of its samples": not _is_mean(read.champion),
         "it names no evaluator": not read.evaluator,
         "it names no change": not read.diff_sha256,
+        "the signature is not that of the key it names": content.get("format") == SIGNED_FORMAT
+        and not is_signed(_hash(content) or "", content.get("signature"), content.get("signed_by")),
     }
     return [problem for problem, found in said.items() if found]
 
 
-def _check_ruling(content: Mapping[str, Any], read: _Certificate) -> list[str]:
+def _check_ruling(content: Mapping[str, Any], read: StoredCertificate) -> list[str]:
     try:
         decided = _decided_again(read)
     except (Contradiction, Misuse) as error:
@@ -198,12 +330,14 @@ def _check_ruling(content: Mapping[str, Any], read: _Certificate) -> list[str]:
     ]
 
 
-def _decided_again(read: _Certificate) -> Decided:
+def _decided_again(read: StoredCertificate) -> Decided:
     """Make the decision with the stored scores. Raises `Contradiction` where they are not those it asks for."""
     if sum(each.score is None for each in read.measurements) >= VOID_ROUNDS:
         raise Contradiction("the champion failed too often for anything to be decided")
     steps = deciding(
-        DecisionCase(read.commit, read.champion, read.rule, read.direction, read.noise, read.trial)
+        DecisionCase(
+            read.commit, read.champion, read.rule, read.direction, read.noise, read.trial, _level(read)
+        )
     )
     left = deque(read.measurements)
     ask = next(steps)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratchet.judges.comparison import average, spread
+from ratchet.judges.reports import Feedback
 from ratchet.kernel import Direction, Misuse, TrialStatus
 from ratchet.research.adapter import KeepRule
 from ratchet.research.decision.outcome import Champion, Decided, Noise, Phase, Side, TakenMeasurement, means
@@ -29,6 +30,7 @@ class MeasuredBaseline:
     held_out_again: float | None = None
     means: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
+    feedback: Feedback = field(default_factory=Feedback)
 
     def __post_init__(self) -> None:
         if not self.samples:
@@ -65,6 +67,7 @@ class MeasuredBaseline:
             "held_out_again": self.held_out_again,
             "means": dict(self.means),
             "told": self.note,
+            **self.feedback.record(),
         }
 
     @classmethod
@@ -106,6 +109,7 @@ async def calibrate(meter: Meter, commit: str, rule: KeepRule) -> MeasuredBaseli
         held_out_again=held_out_again,
         means=means([each.measurements for each in taken]),
         note=_scores_text(samples),
+        feedback=taken[-1].feedback,
     )
 
 
@@ -144,30 +148,37 @@ async def decide(
     noise: Noise,
     *,
     trial: int,
+    level: float | None = None,
 ) -> Decided:
     """Measure the commit `challenger`, which is trial number `trial`, until it is clear whether it is kept.
+
+    `level` is what its run leaves to it of the chance of a false keep, see `run_level`.
 
     Raises `Unmeasured` when the challenger fails in any of its measurements, with the status of that failure; and with
     `infra_error` when the machine failed, or the champion can no longer be measured. The same arguments ask for the
     same measurements, so a decision that was cut off can be made again.
     """
-    steps = deciding(DecisionCase(challenger, champion, rule, direction, noise, trial))
+    steps = deciding(DecisionCase(challenger, champion, rule, direction, noise, trial, level))
     taken: list[TakenMeasurement] = []
+    said: list[Feedback] = []
     ask = next(steps)
     while True:
-        scores = await _answer(
-            meter, ask, {Side.CHALLENGER: challenger, Side.CHAMPION: champion.commit}, taken
-        )
+        commits = {Side.CHALLENGER: challenger, Side.CHAMPION: champion.commit}
+        scores = await _answer(meter, ask, commits, taken, said)
         _check_champion(champion, taken)
         try:
             ask = steps.send(scores)
         except StopIteration as ruled:
             decided: Decided = ruled.value
-            return replace(decided, taken=tuple(taken))
+            return replace(decided, taken=tuple(taken), feedback=said[-1])
 
 
 async def _answer(
-    meter: Meter, ask: Ask, commits: Mapping[Side, str], taken: list[TakenMeasurement]
+    meter: Meter,
+    ask: Ask,
+    commits: Mapping[Side, str],
+    taken: list[TakenMeasurement],
+    said: list[Feedback],
 ) -> dict[Side, float]:
     scores: dict[Side, float] = {}
     for side in ask.sides:
@@ -181,6 +192,9 @@ async def _answer(
             taken.append(_void(ask, commits[side], failed))
             break
         taken.append(_taken(ask, side, measured))
+        # What is held out stays so: an evaluator's words on it would be a way to fit to it.
+        if side is Side.CHALLENGER and not measured.held_out:
+            said.append(measured.feedback)
         scores[side] = measured.score
     return scores
 
@@ -222,6 +236,7 @@ def _in_a_repeat(failed: Unmeasured, ask: Ask, taken: list[TakenMeasurement]) ->
         facts={**failed.facts, "earlier_scores": earlier},
         score=failed.score,
         measurements=failed.measurements,
+        feedback=Feedback() if ask.phase is Phase.HELD_OUT else failed.feedback,
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ratchet.judges.comparison import Look
+from ratchet.judges.reports import Feedback
 from ratchet.kernel import Misuse, TrialStatus
 
 
@@ -47,9 +48,20 @@ class Phase(StrEnum):
     HELD_OUT = "held_out"
 
 
+class Gained(NamedTuple):
+    """How much better than the baseline the best is, and between what that surely lies."""
+
+    estimate: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Champion:
-    """The best so far. `samples` are the scores that its `score` is the mean of, measured with `seeds`."""
+    """The best so far. `samples` are the scores that its `score` is the mean of, measured with `seeds`.
+
+    `gained` adds up the steps that led to it from the baseline.
+    """
 
     number: int
     commit: str
@@ -57,6 +69,7 @@ class Champion:
     samples: tuple[float, ...]
     seeds: tuple[int, ...] = ()
     held_out: float | None = None
+    gained: Gained = field(default_factory=Gained)
 
     def __post_init__(self) -> None:
         if self.seeds and len(self.seeds) != len(self.samples):
@@ -72,6 +85,7 @@ class Champion:
             tuple(record["samples"]),
             tuple(record["seeds"]),
             record["held_out"],
+            Gained(*record.get("gained", ())),
         )
 
 
@@ -112,6 +126,8 @@ class Decided:
 
     `score` is the mean of `samples`, its scores that counted. `delta` is that less `against`, which is the champion's
     mean of the same rounds, or its stored score where there were none. The last look gives `p_value`, `low` and `high`.
+    `estimate` is the gain, shrunk where it was kept for being high; `level` the chance of a false keep that was left to
+    this decision, and `gained` what the best before it had gained.
     """
 
     commit: str
@@ -126,7 +142,11 @@ class Decided:
     seeds: tuple[int, ...]
     looks: tuple[Look, ...] = ()
     held_out: HeldOut | None = None
+    level: float | None = None
+    estimate: float = 0.0
+    gained: Gained = field(default_factory=Gained)
     taken: tuple[TakenMeasurement, ...] = ()
+    feedback: Feedback = field(default_factory=Feedback)
 
     @property
     def kept(self) -> bool:
@@ -143,6 +163,14 @@ class Decided:
     @property
     def high(self) -> float | None:
         return self.looks[-1].high if self.looks else None
+
+    @property
+    def gained_now(self) -> Gained:
+        """What the run has gained with it, if it is kept."""
+        low = self.estimate if self.low is None else self.low
+        high = self.estimate if self.high is None else self.high
+        before = self.gained
+        return Gained(before.estimate + self.estimate, before.low + low, before.high + high)
 
     @property
     def means(self) -> dict[str, float]:
@@ -162,10 +190,14 @@ class Decided:
             "low": self.low,
             "high": self.high,
             "looks": len(self.looks),
+            "level": self.level,
+            "estimate": self.estimate,
+            **({"gained": list(self.gained_now)} if self.kept else {}),
             "measured": len(self.taken),
             "held_out": None if held_out is None else held_out.score,
             "held_out_test": None if held_out is None else asdict(held_out),
             "means": self.means,
+            **self.feedback.record(),
         }
 
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from statistics import NormalDist
 
-from ratchet.judges.comparison import PAIRED, Look, average, look, look_shares
+from ratchet.judges.comparison import PAIRED, Look, at_most, average, look, look_shares, shrunk
 from ratchet.kernel import Direction, Misuse, TrialStatus, exp_id
 from ratchet.research.adapter import KeepRule
 from ratchet.research.decision.outcome import Champion, Decided, HeldOut, Noise, Phase, Side
@@ -79,9 +80,40 @@ Scores = Mapping[Side, float]
 """The answer: a score for each side. The champion's is absent when it could not be measured."""
 
 
+_FIRST_TRIALS = 100
+_MOST_ROUNDS = 1000
+
+
+def run_level(alpha: float, trial: int, *, keeps: int, planned: int | None) -> float:
+    """The chance of a false keep that one trial of a run may take, by its number and the keeps before it.
+
+    Half of `alpha` is for the trials that were `planned`, to equal parts, a quarter for twice as many after them, and
+    so on; each keep adds as much again. Whatever the trials are and however they depend on each other, the expected
+    number of false keeps is then at most `alpha` times one more than the expected number of keeps.
+    """
+    block = planned or _FIRST_TRIALS
+    left, part = trial, 0.5
+    while left > block:
+        left, block, part = left - block, 2 * block, part / 2
+    return min(alpha, alpha * part / block * (1 + keeps))
+
+
+# How many times `most` rounds are made of a trial that one decision alone would keep.
+_CONFIRMED = 4
+# What is given up although it is as good as `find_effect`: so often at first sight, and at each look.
+_LOST = 0.005
+# Rounds are planned for a test at this chance with this much power, twice over.
+_PLANNED_CHANCE, _PLANNED_POWER = 2.5e-4, 0.95
+# How sure it is that the noise is no larger than it is reckoned to be: it is known from few measurements.
+_SURE_OF_NOISE = 0.95
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionCase:
-    """What is to be decided. `trial` is the challenger's number, which gives it seeds of its own."""
+    """What is to be decided. `trial` is the challenger's number, which gives it seeds of its own.
+
+    `level` is the chance of a false keep that the run leaves to this decision; without it, it stands alone.
+    """
 
     commit: str
     champion: Champion
@@ -89,6 +121,42 @@ class DecisionCase:
     direction: Direction
     noise: Noise
     trial: int
+    level: float | None = None
+
+    @property
+    def risk(self) -> float:
+        return self.rule.alpha if self.level is None else self.level
+
+    @property
+    def noise_at_most(self) -> float | None:
+        """What the spread of single scores is surely not above, by the repeats of the baseline."""
+        if self.noise.sd is None:
+            return None
+        # Wilson and Hilferty: the cube root of a chi-square is nearly normal.
+        spare = 2 / (9 * (self.rule.baseline_repeats - 1))
+        least = max(0.1, 1 - spare - NormalDist().inv_cdf(_SURE_OF_NOISE) * math.sqrt(spare))
+        return self.noise.sd / math.sqrt(least**3)
+
+    @property
+    def most_rounds(self) -> int:
+        rule, noise = self.rule, self.noise_at_most
+        if self.level is None and not rule.find_effect:
+            return rule.most
+        if not rule.find_effect or not noise:
+            return min(_CONFIRMED * rule.most, _MOST_ROUNDS)
+        reach = -NormalDist().inv_cdf(_PLANNED_CHANCE) + NormalDist().inv_cdf(_PLANNED_POWER)
+        planned = 4 * (reach * noise / (rule.find_effect - rule.min_effect)) ** 2
+        return max(rule.most, min(math.ceil(planned), _MOST_ROUNDS))
+
+    @property
+    def first_bar(self) -> float:
+        """What a first score must be better by to be promising."""
+        rule, noise = self.rule, self.noise_at_most
+        if not rule.find_effect or noise is None:
+            return rule.min_effect
+        among = 1 if self.noise.repeatable else len(self.champion.samples)
+        unlucky = -NormalDist().inv_cdf(_LOST) * noise * math.sqrt(1 + 1 / among)
+        return min(rule.min_effect, rule.find_effect - unlucky)
 
     @property
     def best(self) -> str:
@@ -104,7 +172,11 @@ class DecisionCase:
 
     def seeds(self) -> Iterator[int]:
         """The seeds of this trial's rounds. No other trial has them, so that nobody is lucky with them twice."""
-        return count(self.rule.seed + 1 + self.trial * (self.rule.most + VOID_ROUNDS))
+        rule = self.rule
+        most = (
+            _MOST_ROUNDS if rule.find_effect else rule.most if self.level is None else _CONFIRMED * rule.most
+        )
+        return count(rule.seed + 1 + self.trial * (most + VOID_ROUNDS))
 
 
 class Rounds:
@@ -175,17 +247,21 @@ def delta_text(delta: float | None) -> str:
 
 
 CONFIDENT, STRICT = "confident", "strict"
-_MOST_ROUNDS = 1000
 
 
 def check_rule(rule: KeepRule) -> None:
     """Raises `Misuse` for a rule that decides nothing, or not what its author thinks."""
     if rule.policy not in (CONFIDENT, STRICT):
         raise Misuse(f"there is no keep policy {rule.policy!r}", hint=f"take {CONFIDENT} or {STRICT}")
-    for name in ("min_effect", "held_out_tolerance"):
+    for name in ("min_effect", "find_effect", "held_out_tolerance"):
         value = getattr(rule, name)
         if not (math.isfinite(value) and value >= 0):
             raise Misuse(f"keep.{name} must be 0 or more, not {value!r}")
+    if 0 < rule.find_effect <= rule.min_effect:
+        raise Misuse(
+            f"keep.find_effect is {rule.find_effect:g}; gains up to keep.min_effect ({rule.min_effect:g}) are not kept",
+            hint="set keep.find_effect above keep.min_effect, or leave one of them out",
+        )
     if not 0 < rule.alpha < 0.5:
         raise Misuse(f"keep.alpha must lie between 0 and 0.5, not {rule.alpha!r}")
     if rule.seed < 0:
@@ -255,27 +331,40 @@ def _confidently(case: DecisionCase) -> Deciding:
     rule = case.rule
     seed, hurdle = _hurdle(case)
     first = yield from _first(seed)
-    if case.gain(first, hurdle) <= rule.min_effect:
+    if case.gain(first, hurdle) <= case.first_bar:
         reason = f"{first:g} at first sight is not better than the {hurdle:g} of {case.best}{case.wanted}"
         return _once(case, TrialStatus.DISCARD, first, hurdle, seed, "first sight", reason)
     # What made it promising is not used again: it was picked for being good.
     rounds = Rounds(case)
-    shares = look_shares(rule.least, rule.most)
+    shares = look_shares(rule.least, case.most_rounds)
     seeds = case.seeds()
     looks: list[Look] = []
     while True:
         yield from rounds.another(Phase.ROUND, seeds)
-        if rounds.n in shares:
-            looks.append(_better(case, rounds, shares[rounds.n]))
-            if looks[-1].p_value <= rule.alpha:
+        share = shares.get(rounds.n)
+        if share is not None:
+            looks.append(_better(case, rounds, share))
+            if looks[-1].p_value <= case.risk:
                 break
-        hopeless = rounds.n >= _HOPE_ROUNDS and rounds.gain <= rule.min_effect
-        if hopeless or rounds.n == rule.most:
+        if rounds.n == case.most_rounds or _hopeless(case, rounds, looks, share):
             return _ruled(case, TrialStatus.DISCARD, rounds, looks, f"{first:g} at first sight, but ")
-    ruled = _ruled(case, TrialStatus.KEEP, rounds, looks, "")
+    ruled = _ruled(case, TrialStatus.KEEP, rounds, looks, "", share=share)
     if rule.held_out:
         return with_held_out(ruled, (yield from held_out_confidently(case)), rule)
     return ruled
+
+
+def _hopeless(case: DecisionCase, rounds: Rounds, looks: list[Look], share: float | None) -> bool:
+    """Whether more rounds are a waste. Giving up never keeps what is no better, so that it needs no proof."""
+    rule = case.rule
+    if rule.find_effect and case.noise.sd is not None:
+        if share is None:
+            return False
+        return at_most(rounds.gains, noise_sd=case.noise.sd, chance=_LOST) < rule.find_effect
+    if rounds.n >= _HOPE_ROUNDS and rounds.gain <= rule.min_effect:
+        return True
+    # Beyond the usual rounds only for what one decision alone would keep.
+    return share is not None and rounds.n >= rule.most and looks[-1].p_value * share > rule.alpha
 
 
 def _first(seed: int, phase: Phase = Phase.FIRST) -> Generator[Ask, Scores, float]:
@@ -298,7 +387,7 @@ def _hurdle(case: DecisionCase) -> tuple[int, float]:
 
 def _better(case: DecisionCase, rounds: Rounds, share: float) -> Look:
     rule = case.rule
-    return look(rounds.gains, above=rule.min_effect, noise_sd=case.noise.sd, alpha=rule.alpha, share=share)
+    return look(rounds.gains, above=rule.min_effect, noise_sd=case.noise.sd, alpha=case.risk, share=share)
 
 
 def _once(
@@ -316,11 +405,19 @@ def _once(
         test=test,
         samples=(score,),
         seeds=(seed,),
+        estimate=case.gain(score, against),
+        gained=case.champion.gained,
     )
 
 
 def _ruled(
-    case: DecisionCase, status: TrialStatus, rounds: Rounds, looks: list[Look], before: str
+    case: DecisionCase,
+    status: TrialStatus,
+    rounds: Rounds,
+    looks: list[Look],
+    before: str,
+    *,
+    share: float | None = None,
 ) -> Decided:
     """A ruling on rounds side by side."""
     how = "better" if status is TrialStatus.KEEP else "not clearly better"
@@ -345,4 +442,9 @@ def _ruled(
         samples=tuple(rounds.challenger),
         seeds=tuple(rounds.seeds),
         looks=tuple(looks),
+        level=case.level,
+        estimate=rounds.gain
+        if share is None
+        else shrunk(looks[-1], above=case.rule.min_effect, alpha=case.risk, share=share),
+        gained=case.champion.gained,
     )

@@ -405,9 +405,10 @@ def _spec(imported: ImportedState, task: str, stage: ImportStage | None) -> dict
 
 
 def _trials(imported: ImportedState, commits: Mapping[int, str], now: int) -> Iterator[ImportedTrial]:
-    """The rows in the order of the file. A parent that is no earlier row is none."""
+    """The rows in the order of the file. A parent is as it came, unless it is no row or descends from its child."""
     layout = imported.layout
-    depths = _depths(imported.rows)
+    parents = _parents(imported.rows)
+    depths = _depths(parents)
     at = next((row.at for row in imported.rows if row.at is not None), now)
     for row in imported.rows:
         at = at if row.at is None else row.at
@@ -415,7 +416,7 @@ def _trials(imported: ImportedState, commits: Mapping[int, str], now: int) -> It
         specialist = layout.cell(row.cells, "specialist")
         yield ImportedTrial(
             number=row.number,
-            parent=row.parent if depths[row.number] else None,
+            parent=parents[row.number],
             depth=depths[row.number],
             compared_to=row.compared_to if row.compared_to in depths else None,
             specialist=specialist,
@@ -436,12 +437,33 @@ def _trials(imported: ImportedState, commits: Mapping[int, str], now: int) -> It
         )
 
 
-def _depths(rows: tuple[ResultRow, ...]) -> dict[int, int]:
+def _parents(rows: tuple[ResultRow, ...]) -> dict[int, int | None]:
+    """The parent of each row. Where they lead in a circle, the lowest number has none."""
+    known = {row.number for row in rows}
+    parents = {row.number: row.parent if row.parent in known else None for row in rows}
+    # Every circle has a row whose parent came later, or is itself.
+    for number in sorted(each for each, parent in parents.items() if parent is not None and parent >= each):
+        seen: set[int] = set()
+        above = parents[number]
+        while above is not None and above != number and above not in seen:
+            seen.add(above)
+            above = parents[above]
+        if above == number:
+            parents[number] = None
+    return parents
+
+
+def _depths(parents: Mapping[int, int | None]) -> dict[int, int]:
     """How far each row is below a row without a parent."""
     depths: dict[int, int] = {}
-    for row in sorted(rows, key=lambda each: each.number):
-        # Only lower numbers are there by now, so that nobody is his own ancestor.
-        depths[row.number] = 0 if row.parent not in depths else depths[row.parent] + 1
+    for number in parents:
+        way = []
+        above: int | None = number
+        while above is not None and above not in depths:
+            way.append(above)
+            above = parents[above]
+        first = 0 if above is None else depths[above] + 1
+        depths |= {each: depth for depth, each in enumerate(reversed(way), start=first)}
     return depths
 
 

@@ -185,9 +185,13 @@ def measurements(row: ResultRow, layout: ColumnLayout) -> Mapping[str, float]:
     return {name: number for name, number in cells if number is not None}
 
 
+# What other systems that write these files call one of ours. The row keeps its own word.
+_OTHER_WORDS = {"timeout": TrialStatus.TRAIN_BUDGET_OVERRUN}
+
+
 def _status(text: str) -> TrialStatus:
     try:
-        return TrialStatus(text)
+        return _OTHER_WORDS.get(text) or TrialStatus(text)
     except ValueError:
         raise UnfitRow(f"{text[:80]!r} is no status; there are {', '.join(map(str, TrialStatus))}") from None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -15,16 +16,20 @@ from ratchet.judges import Evaluator, EvaluatorTrial, Pinned
 from ratchet.judges.scratch import Function, in_thread
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import Program, TaskAdapter
+from ratchet.research.measurement.machine import Machine, PinnedData
 from ratchet.research.measurement.slots import Lease
 from ratchet.research.tasks.folder import initial_files, source_of
-from ratchet.sandbox import Bounds, Policy
+from ratchet.sandbox import Bounds
+from ratchet.sandbox.leftovers import remove_at
 from ratchet.sandbox.policy import is_shown
 from ratchet.workspaces import Repository, TreeEntry, Workspace, WorkspaceKind
-from ratchet.workspaces.directories import remove_at
 from ratchet.workspaces.files import parent_of
+from ratchet.workspaces.trees import TreeBounds, TreeChange, is_litter
 from ratchet.workspaces.workspace import opened_root, writing
 
 _SHIPPED = Path(__file__).parents[1] / "shipped"
+CANDIDATE_BOUNDS = TreeBounds(without_litter=True)
+"""Of every commit that a candidate is: bytecode, caches and files of editors are never part of it."""
 
 
 class TaskPrograms:
@@ -34,9 +39,10 @@ class TaskPrograms:
     which every trial can read: they are hidden from it.
     """
 
-    def __init__(self, task: TaskAdapter, origin: Path | None = None) -> None:
+    def __init__(self, task: TaskAdapter, machine: Machine, origin: Path | None = None) -> None:
         """Raises `Misuse` for a directory that is absent or holds links."""
         self.task = task
+        self._machine = machine
         self.evaluator_files = Pinned(task.root / task.evaluator_dir)
         self.inputs = None if task.inputs is None else Pinned(task.root / task.inputs)
         self.held_out_inputs = (
@@ -45,12 +51,13 @@ class TaskPrograms:
         places = (_SHIPPED, task.root.resolve(), *(() if origin is None else (origin.resolve(),)))
         self._hidden = tuple(dict.fromkeys(each for each in places if is_shown(each)))
         self.trial = lru_cache(maxsize=256)(self._trial)
+        self.apply = lru_cache(maxsize=256)(self._apply)
         self.evaluator = lru_cache(maxsize=256)(self._evaluator)
 
-    def pinned(self, *, held_out: bool) -> tuple[Pinned, ...]:
+    def pinned(self, *, held_out: bool) -> tuple[Pinned | PinnedData, ...]:
         """Everything that decides a score on one of the splits."""
         inputs = self._inputs(held_out)
-        return (self.evaluator_files, *(() if inputs is None else (inputs,)))
+        return (self.evaluator_files, *(() if inputs is None else (inputs,)), *self._machine.pinned())
 
     @property
     def prepare(self) -> Function | None:
@@ -69,8 +76,21 @@ class TaskPrograms:
             inputs=self._inputs(held_out),
             # A task that names directories for output has a program that writes beside the recipe.
             writes=bool(self.task.output_dirs) and not program.is_node,
+            python=self._machine.python(program),
             bounds=_bounds(program, lease),
-            policy=self._policy(lease, self._hidden),
+            policy=self._machine.policy("trial", program, lease, self._hidden),
+        )
+
+    def _apply(self, lease: Lease) -> EvaluatorTrial | None:
+        """The program that begins in what the trial has left."""
+        program = self.task.apply
+        if program is None:
+            return None
+        return EvaluatorTrial(
+            argv=program.argv,
+            python=self._machine.python(program),
+            bounds=_bounds(program, lease),
+            policy=self._machine.policy("apply", program, lease, self._hidden),
         )
 
     def _evaluator(self, lease: Lease, held_out: bool) -> Evaluator:
@@ -85,15 +105,13 @@ class TaskPrograms:
             inputs=self._inputs(held_out),
             reads_candidate=program.reads_candidate or self.task.trial is None,
             score_field=self.task.score_field,
+            python=self._machine.python(program),
             bounds=_bounds(program, lease),
-            policy=self._policy(lease, hidden),
+            policy=self._machine.policy("evaluator", program, lease, hidden),
         )
 
     def _inputs(self, held_out: bool) -> Pinned | None:
         return self.held_out_inputs or self.inputs if held_out else self.inputs
-
-    def _policy(self, lease: Lease, hidden: tuple[Path, ...]) -> Policy:
-        return Policy(hidden=hidden, environment={**self.task.environment, **lease.environment})
 
 
 def _function(program: Program) -> Function | None:
@@ -127,6 +145,48 @@ class RecipePaths:
             name = name.removeprefix(f"{root}/")
         path = posixpath.normpath(name)
         return path if self.covers(path) else None
+
+
+# What Python runs when it starts, or when it finds it among its packages, without anybody importing it.
+_STARTED = ("sitecustomize.py", "usercustomize.py", "pyvenv.cfg")
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateFiles:
+    """What a task lets a candidate be made of: the files of its recipe, all of them plain and to be read."""
+
+    task: TaskAdapter
+
+    def strays(self, changes: Iterable[TreeChange], read: Callable[[str], bytes]) -> list[str]:
+        """Each changed file that no candidate may have, with the reason. `read` gives the content of a path."""
+        found = ((change.path, self._why(change, read)) for change in changes)
+        return [f"{path} {why}" for path, why in found if why is not None]
+
+    def _why(self, change: TreeChange, read: Callable[[str], bytes]) -> str | None:
+        path, name = change.path, change.path.rpartition("/")[2]
+        if any(map(is_litter, path.split("/"))):
+            return None if change.after is None else "is left behind by a tool and never part of a candidate"
+        if not RecipePaths(self.task.recipe).covers(path):
+            return "is no part of the recipe"
+        if change.after is None:
+            return None
+        if not change.after.is_file:
+            return "is a link and no plain file"
+        if name in _STARTED or name.endswith(".pth"):
+            return "would be run by Python itself, without being imported"
+        # A source that is no text does not compile, which is said of it with its line.
+        if name.endswith(".py") or any(fnmatchcase(path, each) for each in self.task.binary_files):
+            return None
+        return (
+            "is binary, and the task names no such file in binary_files" if _is_binary(read(path)) else None
+        )
+
+
+def _is_binary(content: bytes) -> bool:
+    try:
+        return "\0" in content.decode()
+    except UnicodeDecodeError:
+        return True
 
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -278,8 +338,10 @@ def _files_below(directory: int, path: str, above: str = "") -> Iterator[_Found]
 
 def _files_within(directory: int, name: str, above: str) -> Iterator[_Found]:
     for top, names, files, parent in os.fwalk(name, dir_fd=directory, follow_symlinks=False):
-        names.sort()
+        names[:] = sorted(each for each in names if not is_litter(each))
         for each in files:
+            if is_litter(each):
+                continue
             status = os.stat(each, dir_fd=parent, follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
                 yield f"{above}{top}/{each}", status, parent, each

@@ -14,14 +14,15 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from ratchet.kernel import TrialStatus
 from ratchet.research.adapter import Refused, TaskAdapter
-from ratchet.research.measurement.checkout import RecipePaths
+from ratchet.research.measurement.checkout import CandidateFiles, RecipePaths
 from ratchet.research.measurement.result import Unmeasured
 from ratchet.workspaces import Repository, TreeEntry
 from ratchet.workspaces.objects import Cache
+from ratchet.workspaces.trees import is_litter
 
 _PROGRAM = Path(__file__).with_name("compiler.py")
 
@@ -29,6 +30,14 @@ _PROGRAM = Path(__file__).with_name("compiler.py")
 class SyntaxProblem(NamedTuple):
     line: int
     message: str
+
+
+class Outline(NamedTuple):
+    """What a source is but for its looks: a hash of that, and how large and branched it is."""
+
+    code: str
+    nodes: int
+    branches: int
 
 
 class Compiler:
@@ -42,16 +51,26 @@ class Compiler:
 
     def check(self, file: str, source: bytes) -> SyntaxProblem | None:
         """What is wrong with a file. Raises `OSError` if there can be no process to tell."""
-        question, answer = json.dumps({"file": file, "bytes": len(source)}).encode() + b"\n" + source, b""
-        with self._lock:
-            # It may have been killed from outside. If two die in a row, the file kills them.
-            for _ in range(2):
-                if answer := self._ask(question):
-                    break
+        answer = self._answer({"file": file, "bytes": len(source)}, source)
         if not answer:
             return SyntaxProblem(1, "the compiler did not survive it, or took too long")
         found = json.loads(answer)
         return None if found is None else SyntaxProblem(found["line"], found["message"])
+
+    def outline(self, file: str, source: bytes) -> Outline | None:
+        """What a file is but for its looks; nothing of one that does not compile."""
+        answer = self._answer({"file": file, "bytes": len(source), "outline": True}, source)
+        found = json.loads(answer) if answer else None
+        return None if found is None else Outline(**found)
+
+    def _answer(self, asked: Mapping[str, Any], source: bytes) -> bytes:
+        question = json.dumps(asked).encode() + b"\n" + source
+        with self._lock:
+            # It may have been killed from outside. If two die in a row, the file kills them.
+            for _ in range(2):
+                if answer := self._ask(question):
+                    return answer
+        return b""
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -142,6 +161,7 @@ class CandidateInspection:
         self._task = task
         self._repository = repository
         self._recipe = RecipePaths(task.recipe)
+        self._files = CandidateFiles(task)
         self._sized = RecipePaths(task.size_paths or task.recipe)
         self._sizes: Cache[int] = Cache(_REMEMBERED)
         self._compiled: Cache[tuple[SyntaxProblem | None]] = Cache(_REMEMBERED)
@@ -169,16 +189,16 @@ class CandidateInspection:
                     _refuse(path, *known)
 
     def _check_changes(self, commit: str, base: str) -> None:
-        outside = [
-            change.path
-            for change in self._repository.changes(base, commit)
-            if not self._recipe.covers(change.path)
-        ]
+        changes = self._repository.changes(base, commit)
+        outside = [change.path for change in changes if _is_outside(self._recipe, change.path)]
         if outside:
             raise Unmeasured(
                 TrialStatus.DISQUALIFIED,
                 f"only {_listed(self._task.recipe)} may be changed, not {_listed(outside)}",
             )
+        strays = self._files.strays(changes, lambda path: self._repository.read_file(commit, path))
+        if strays:
+            raise Unmeasured(TrialStatus.DISQUALIFIED, _listed(strays))
 
     def _check_kinds(self, recipe: Mapping[str, TreeEntry]) -> None:
         strange = [path for path, entry in recipe.items() if not entry.is_file]
@@ -219,6 +239,10 @@ class CandidateInspection:
             known = len(self._repository.read_file(commit, path)) if entry.is_file else 0
             self._sizes.put(entry.hash, known, 1)
         return known
+
+
+def _is_outside(recipe: RecipePaths, path: str) -> bool:
+    return not recipe.covers(path) and not any(map(is_litter, path.split("/")))
 
 
 def _refuse(path: str, problem: SyntaxProblem | None) -> None:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from ratchet.kernel import NotFound, TrialStatus
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files
 from ratchet.research.measurement.inspection import CandidateInspection, look, looks_itself
+from ratchet.research.measurement.machine import Machine
 from ratchet.research.measurement.result import (
     FAILURES,
     Measurement,
@@ -122,7 +123,8 @@ class TaskMeter:
         self._task = task
         self._repository = repository
         self._recipe = RecipePaths(task.recipe)
-        self._programs = TaskPrograms(task, origin)
+        self.machine = Machine(task, home)
+        self._programs = TaskPrograms(task, self.machine, origin)
         self._staged = staged_files(task)
         self._inspection = CandidateInspection(task, repository)
         self._slots = SlotPool(task.slots, home / "slots")
@@ -154,11 +156,16 @@ class TaskMeter:
             size=(task.size_limit_bytes, task.size_paths),
             score_field=task.score_field,
             code=_own_code(task),
+            **({"data": self.machine.data} if task.data else {}),
+            **({"images": self.machine.images} if self.machine.images else {}),
+            **({} if task.apply is None else {"apply": task.apply}),
         )
 
     @cached_property
     def _environment_facts(self) -> Mapping[str, Any]:
-        return environment_facts(self._task)
+        foreign = self.machine.environments
+        known = {str(each.path): f"{len(each.stamps)} files" for each in foreign}
+        return environment_facts(self._task) | ({"environments": known} if known else {})
 
     def environment_facts(self) -> Mapping[str, Any]:
         """Where this process measures, for certificates. Worked out once; the first time takes a moment."""
@@ -186,7 +193,7 @@ class TaskMeter:
             async with self._slots.lease() as lease:
                 record.slot = lease.name
                 began = time.monotonic()
-                async with self._unchanged(held_out):
+                async with self._unchanged(held_out), lease.kept():
                     scored = await self._scored(_Wanted(commit, seed, held_out, lease), record)
                 wall_ms = (time.monotonic() - began) * 1000
         except FAILURES as error:
@@ -202,6 +209,7 @@ class TaskMeter:
             measurements=scored.measurements,
             wall_ms=wall_ms,
             facts=record.facts(evaluator=scored.finished, well=True),
+            feedback=record.feedback(scored.feedback),
         )
 
     async def _scored(self, wanted: _Wanted, record: MeasurementRecord) -> Scored:
@@ -245,7 +253,8 @@ class TaskMeter:
         if trial is None:
             return
         seed = wanted.seed * self._task.processes_per_measurement + number
-        given = {"seed": seed, "question": question}
+        apply = self._programs.apply(wanted.lease)
+        given = {"seed": seed, "question": question if apply is None else None}
         if trial.function is not None:
             source = await self._source(wanted.commit)
             ran = await call_trial(trial, source, given, seed=seed, deadline=_ENDLESS, directory=directory)
@@ -257,6 +266,16 @@ class TaskMeter:
             record.roots.append(str(place / "candidate"))
             stdin = json.dumps(given).encode()
             ran = await run_trial(trial, directory, place, seed=seed, deadline=_ENDLESS, stdin=stdin)
+            if apply is not None:
+                assert ran.out is not None
+                record.applies = True
+                record.roots.append(str(ran.out))
+                stdin = json.dumps({"seed": seed, "question": question}).encode()
+                applied = await run_trial(
+                    apply, ran.out, place / "apply", seed=seed, deadline=_ENDLESS, stdin=stdin
+                )
+                ran = replace(applied, trained=ran)
+                record.applies = False
         record.rans.append(ran)
         self._has_run = True
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
-from ratchet.judges.evaluator import Disqualified, EvaluatorFailed, TrialBroken, TrialFailed, TrialRun
+from ratchet.judges.evaluator import (
+    Disqualified,
+    EvaluatorFailed,
+    TrialBroken,
+    TrialFailed,
+    TrialRun,
+)
 from ratchet.judges.judge import OutOfTime
+from ratchet.judges.reports import Feedback
 from ratchet.judges.scratch import NOT_RUN, Changed, described, ended, last_words, over_time
 from ratchet.kernel import RatchetError, TrialStatus
 from ratchet.research.measurement.checkout import RecipePaths
@@ -20,7 +27,10 @@ from ratchet.workspaces import TooLarge, UnsafePath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A finite score with how it came about. `facts` go into the record: times, memory, exit codes, layers, tails."""
+    """A finite score with how it came about. `facts` go into the record: times, memory, exit codes, layers, tails.
+
+    `feedback` is for those who improve the recipe; of a held-out split they get none.
+    """
 
     commit: str
     seed: int
@@ -29,6 +39,7 @@ class Measurement:
     measurements: Mapping[str, float] = field(default_factory=dict)
     wall_ms: float = 0.0
     facts: Mapping[str, Any] = field(default_factory=dict)
+    feedback: Feedback = field(default_factory=Feedback)
 
 
 class Unmeasured(Exception):
@@ -42,6 +53,7 @@ class Unmeasured(Exception):
         facts: Mapping[str, Any] | None = None,
         score: float | None = None,
         measurements: Mapping[str, float] | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
         super().__init__(reason)
         self.status = status
@@ -49,6 +61,7 @@ class Unmeasured(Exception):
         self.facts = facts or {}
         self.score = score
         self.measurements = measurements or {}
+        self.feedback = feedback or Feedback()
 
 
 class Meter(Protocol):
@@ -170,19 +183,22 @@ def _plain(text: str, roots: Sequence[str]) -> str:
 
 _TAIL = 4096
 _SHORT_TAIL = 1024
+_LOG_LENGTH = 2000
 
 
 @dataclass(slots=True)
 class MeasurementRecord:
     """`commands` says that the trial is a command and not a function, `has_run` that it has come to an end before.
 
-    `roots` are where the recipe was seen. `place` is the directory for what the trial leaves; `no_room` says that its
-    disk was full by no fault of the trial.
+    `applies` says that it is at the second program, with what the first has left. `roots` are where the recipe was
+    seen. `place` is the directory for what the trial leaves; `no_room` says that its disk was full by no fault of the
+    trial.
     """
 
     recipe: RecipePaths
     commands: bool
     has_run: bool = False
+    applies: bool = False
     slot: str = ""
     rans: list[TrialRun] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
@@ -193,13 +209,30 @@ class MeasurementRecord:
         self, *, failed: Finished | None = None, evaluator: Finished | None = None, well: bool = False
     ) -> dict[str, Any]:
         """For the record. Of what went well only little is shown."""
-        ends = [ran.finished for ran in self.rans] + ([] if failed is None else [failed])
+        ends = self._ends(failed)
         tail = _SHORT_TAIL if well else _TAIL
         return {
             "slot": self.slot,
             "trials": [described(each, tail=tail) for each in ends],
             "evaluator": None if evaluator is None else described(evaluator, tail=tail),
         }
+
+    def feedback(self, said: Feedback, failed: Finished | None = None) -> Feedback:
+        """What the evaluator said, with the end of the log of the last process that ran."""
+        ends = self._ends(failed)
+        return replace(said, log=self._log(ends[-1])) if ends else said
+
+    def _ends(self, failed: Finished | None) -> list[Finished]:
+        whole = [each for ran in self.rans for each in (ran.trained, ran) if each is not None]
+        return [*(each.finished for each in whole), *(() if failed is None else (failed,))]
+
+    def _log(self, finished: Finished) -> str:
+        # What a function returns is its answer and no part of a log.
+        parts = (*((finished.stdout,) if self.commands else ()), finished.stderr)
+        text = "\n".join(part.decode("utf-8", "replace").strip() for part in parts if part.strip())
+        for root in self.roots:
+            text = text.replace(f"{root}/", "")
+        return text if len(text) <= _LOG_LENGTH else f"…{text[1 - _LOG_LENGTH :]}"
 
 
 FAILURES = (
@@ -224,6 +257,15 @@ _SAID = (
 
 def unmeasured(error: Exception, account: MeasurementRecord) -> Unmeasured:
     """What one of `FAILURES` means for the trial."""
+    failed = _unmeasured(error, account)
+    said = error.feedback if isinstance(error, Disqualified) else Feedback()
+    failed.feedback = account.feedback(
+        said, error.finished if isinstance(error, TrialFailed | TrialBroken) else None
+    )
+    return failed
+
+
+def _unmeasured(error: Exception, account: MeasurementRecord) -> Unmeasured:
     match error:
         case TrialFailed():
             return _trial_failed(error, account)
@@ -253,7 +295,7 @@ def _trial_failed(error: TrialFailed, account: MeasurementRecord) -> Unmeasured:
     finished = error.finished
     status, reason = TrialStatus.CRASH, str(error)
     if over_time(finished):
-        status = TrialStatus.TRAIN_BUDGET_OVERRUN
+        status = TrialStatus.EVAL_BUDGET_OVERRUN if account.applies else TrialStatus.TRAIN_BUDGET_OVERRUN
     elif not finished.ok:
         reason = f"the trial: {_crash(finished, account)}"
         if account.no_room:

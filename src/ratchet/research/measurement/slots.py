@@ -1,4 +1,4 @@
-"""Slots: who may measure now, and on which CPUs or GPUs.
+"""Slots: who may measure now, on which CPUs or GPUs, and by which device nodes.
 
 A named slot is a file that the measuring process locks, so no two processes on this machine have it at once, and
 the kernel frees it when its holder dies. Within one process they are given out first come, first served.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import stat
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Missing, Misuse
 from ratchet.research.adapter import Slots
 
 # A slot that another process lets go is noticed this late. Only the first in the line looks.
@@ -33,12 +34,37 @@ _lines_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A slot while it is held. `cpus` are empty where it may run anywhere."""
+    """A slot while it is held. `cpus` are empty where it may run anywhere.
+
+    `devices` are the nodes of its GPUs, and `readable` is what their libraries read; `problem` says why it has none.
+    """
 
     name: str = ""
     cpus: tuple[int, ...] = ()
+    devices: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    problem: str = ""
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     release: Callable[[], None] = field(default=lambda: None, compare=False)
+
+    def check(self) -> None:
+        """Raise `Missing` when it has no GPU, or has lost one."""
+        problem = self.problem or next(filter(None, map(_gone, self.devices)), "")
+        if problem:
+            raise Missing(
+                f"the slot {self.name} has no device: {problem}", hint="`ratchet research check` looks at it"
+            )
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Raises `Missing` when a device of it is gone, before or after, whatever was found out meanwhile."""
+        self.check()
+        try:
+            yield
+        except Exception:
+            self.check()
+            raise
+        self.check()
 
 
 Take = Callable[[], Lease | None]
@@ -56,6 +82,15 @@ class SlotPool:
             if key not in _lines:
                 _lines[key] = SlotQueue(_named(slots, key[0]) if slots.names else _counted(slots.count))
             self._line = _lines[key]
+        self._slots = slots
+
+    def check(self) -> None:
+        """Raise `Misuse` when a GPU that a slot names is not there."""
+        for name in self._slots.names if self._slots.kind == "gpu" else ():
+            try:
+                _lease(self._slots, name).check()
+            except Missing as missing:
+                raise Misuse(str(missing), hint="name GPUs of this machine in slots.names") from None
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Lease]:
@@ -135,9 +170,7 @@ def _counted(count: int | None) -> Take:
 
 def _named(slots: Slots, directory: Path) -> Take:
     """Slots that are files in `directory`, which are locked while they are held and stay when they are not."""
-    leases = {
-        directory / f"{slots.kind}-{quote(name, safe='')}": _lease(slots.kind, name) for name in slots.names
-    }
+    leases = {directory / f"{slots.kind}-{quote(name, safe='')}": _lease(slots, name) for name in slots.names}
     directory.mkdir(parents=True, exist_ok=True)
 
     def take() -> Lease | None:
@@ -169,9 +202,12 @@ def _let_go(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _lease(kind: str, name: str) -> Lease:
-    if kind == "gpu":
-        return Lease(name, environment={"CUDA_VISIBLE_DEVICES": name})
+def _lease(slots: Slots, name: str) -> Lease:
+    if slots.kind == "gpu":
+        nodes = dict(slots.devices).get(name)
+        if nodes is not None:
+            return Lease(name, devices=tuple(map(Path, nodes)), environment={"CUDA_VISIBLE_DEVICES": name})
+        return gpus(name)
     cpus = _cpus(name)
     missing = cpus - os.sched_getaffinity(0)
     if missing:
@@ -180,6 +216,65 @@ def _lease(kind: str, name: str) -> Lease:
             hint=f"it may run on {_listed(os.sched_getaffinity(0))}",
         )
     return Lease(name, cpus=tuple(sorted(cpus)))
+
+
+_NVIDIA_SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+# The number of the first node by which programs reach a GPU of this kind.
+_FIRST_RENDER = 128
+
+
+def gpus(
+    name: str, *, machine: Path = Path("/dev"), driver: Path = Path("/proc/driver/nvidia/gpus")
+) -> Lease:
+    """The slot of these GPUs, by number or UUID and separated by commas. `machine` has nodes, `driver` describes GPUs.
+
+    Inside, GPUs are counted from 0 again, since it sees no others: programs find them by UUID where those are known.
+    """
+    wanted = name.split(",")
+    if (machine / "nvidiactl").exists():
+        known = _nvidia(driver)
+        numbers = [known.get(each, each) for each in wanted]
+        named = {number: uuid for uuid, number in known.items()}
+        shared = [path for each in _NVIDIA_SHARED if (path := machine / each).exists()]
+        visible = ",".join(named.get(each, each) for each in numbers)
+        return Lease(
+            name,
+            devices=(*(machine / f"nvidia{each}" for each in numbers), *shared),
+            readable=(Path("/sys"),),
+            environment={"CUDA_VISIBLE_DEVICES": visible},
+        )
+    if (machine / "kfd").exists() and all(each.isdecimal() for each in wanted):
+        nodes = [machine / "dri" / f"renderD{_FIRST_RENDER + int(each)}" for each in wanted]
+        visible = ",".join(str(place) for place in range(len(nodes)))
+        return Lease(
+            name,
+            devices=(*nodes, machine / "kfd"),
+            readable=(Path("/sys"),),
+            environment={"ROCR_VISIBLE_DEVICES": visible, "HIP_VISIBLE_DEVICES": visible},
+        )
+    return Lease(
+        name,
+        problem=f"this machine has no GPU {name}: neither {machine}/nvidiactl nor {machine}/kfd is there",
+        environment={"CUDA_VISIBLE_DEVICES": name},
+    )
+
+
+def _nvidia(driver: Path) -> dict[str, str]:
+    """The number of the node of each GPU, by its UUID."""
+    found: dict[str, str] = {}
+    for each in sorted(driver.glob("*/information")):
+        with contextlib.suppress(OSError):
+            told = dict(line.partition(":")[::2] for line in each.read_text().splitlines())
+            found[told.get("GPU UUID", "").strip()] = told.get("Device Minor", "").strip()
+    return found
+
+
+def _gone(device: Path) -> str:
+    try:
+        mode = device.stat().st_mode
+    except OSError as error:
+        return f"{device}: {error.strerror}"
+    return "" if stat.S_ISCHR(mode) else f"{device} is no device node"
 
 
 def _cpus(name: str) -> set[int]:

@@ -20,6 +20,8 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.trials import Trial, find_trial, get_trial
 from ratchet.research.adapter import AllHooks, SessionFacts, Specialist, TaskAdapter
+from ratchet.research.measurement.checkout import CandidateFiles
+from ratchet.research.tasks.folder import open_plain
 from ratchet.workspaces import Repository, Workspace, WorkspaceError
 
 Form = Mapping[str, Any]
@@ -29,6 +31,7 @@ TRIAL: Form = {
 }
 OFFSET: Form = {"type": "integer", "minimum": 0, "description": "where to read on; 0 is the beginning"}
 _TEXT = 300
+_STRAYS = 20
 
 
 def form(required: Mapping[str, Form] | None = None, optional: Mapping[str, Form] | None = None) -> Form:
@@ -103,7 +106,11 @@ class HookCalls:
                 raise SessionToolFailed(self._sitting.outputs.capped(f"this was forbidden: {objection}"))
             failed = False
             try:
-                answer = await tool.run(given)
+                found: object = await tool.run(given)
+                # A task's own tool may return what it found as it is.
+                answer = (
+                    found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+                )
             except Exception as error:  # noqa: BLE001 - reported to the model, as a tool promises
                 answer, failed = in_words(error), True
             said = await self._heard("after_tool", hooks.after_tool(facts, tool.name, given, answer))
@@ -270,10 +277,19 @@ class SessionContext:
         await asyncio.to_thread(self.workspace.rebase, snapshot.commit)
         self.parent, self._torn = snapshot.trial.number, False
 
+    def strays(self) -> list[str]:
+        """The files in the workspace that no candidate may have, each with the reason; the first of them, if many."""
+
+        def read(path: str) -> bytes:
+            with open_plain(self.workspace.path / path) as file:
+                return file.read()
+
+        return CandidateFiles(self.task).strays(self.workspace.changes(), read)[:_STRAYS]
+
     async def hand_in(self, idea: Idea) -> Trial:
         """Make a trial of the workspace. It continues when the model hangs up, since it has its number by then.
 
-        Raises `Conflict` when this session may not hand in (any more).
+        Raises `Conflict` when this session may not hand in (any more), and `Misuse` for stray files.
         """
         self._check_idle()
         if self._torn:
@@ -284,6 +300,12 @@ class SessionContext:
             most = self.task.trials_per_session
             why = self._closed or f"this session may make {most} trial{'s' if most > 1 else ''}, and has"
             raise Conflict(why, hint="end the session with a short summary")
+        if strays := await asyncio.to_thread(self.strays):
+            raise Misuse(
+                f"your workspace has files that no candidate may have: {'; '.join(strays)}",
+                hint="remove them or put them back as they were, then submit again; no trial was charged",
+            )
+        self._check_idle()
         self._trying = asyncio.create_task(self._make(idea))
         return await asyncio.shield(self._trying)
 

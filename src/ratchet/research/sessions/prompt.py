@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ratchet.engines.tool_server import Way
 from ratchet.kernel import Direction, Limits, Misuse, dollars, exp_id
+from ratchet.ledger.trials import Trial
 from ratchet.research.adapter import Program, Specialist, TaskAdapter
 from ratchet.research.measurement.checkout import list_recipe
 from ratchet.research.sessions.tools import tool_names
+from ratchet.research.views.trials import feedback_of
 
 _FILES = 50
+# Of the difference to another program.
+_DIFFERENCE = 6_000
+_TEXT = 300
+
+
+class Beside(NamedTuple):
+    """Another program that a session is shown, with how it differs from the one that the session begins from."""
+
+    trial: Trial
+    difference: str
+
+
 _WITH_TOOLS = """\
 Choose one change that the history does not rule out, make it in your workspace, check it with `syntax_check` and hand \
 it in with `submit_trial`. One trial that was measured is a complete session."""
 _WITHOUT_TOOLS = """\
-Choose one change, make it in your workspace, and end with one line `HYPOTHESIS: …` that says what you changed and why \
+Choose one change, make it, and end with one line `HYPOTHESIS: …` that says what you changed and why \
 it should help."""
 
 
@@ -30,16 +48,68 @@ def user_prompt(
     seconds: float | None = None,
     trials_left: int | None = None,
     way: Way = Way.MCP,
+    shown: Sequence[Trial] = (),
+    beside: Sequence[Beside] = (),
+    siblings: Sequence[Trial] = (),
 ) -> str:
-    """`lineage` is the view of the run as it stands; `trials_left` are those of the run, the rest is the session's."""
+    """`lineage` is the view of the run as it stands; `trials_left` are those of the run, the rest is the session's.
+
+    Of the trials `shown`, there is what the evaluator said and the end of their logs. `beside` are other programs, and
+    `siblings` what came of the one in the workspace before.
+    """
     sections = [
         ("Session", f"You are {specialist.name}, and work on {task.name}."),
         ("The run", lineage.strip()),
+        ("What was measured", "\n".join(filter(None, map(_measured, shown)))),
         ("Your workspace", _workspace(task, directory, parent)),
+        (f"What came of trial {exp_id(parent)} before", "\n".join(map(_outcome, siblings))),
+        ("Other programs", _others(beside, parent)),
         ("What is left", "\n".join(_left(task, limits or Limits(), seconds, trials_left, way))),
         ("What to do", _WITHOUT_TOOLS if way is Way.NONE else _WITH_TOOLS),
     ]
     return "\n\n".join(f"# {title}\n\n{text}" for title, text in sections if text) + "\n"
+
+
+def _measured(trial: Trial) -> str:
+    """One line of JSON, in which no text can end the line and be taken for a part of the prompt."""
+    found = feedback_of(trial)
+    if not found:
+        return ""
+    facts = {"exp_id": trial.exp_id, "status": trial.status, "score": trial.score, **found}
+    return json.dumps(facts, ensure_ascii=False, default=str)
+
+
+def _outcome(trial: Trial) -> str:
+    facts = {
+        "exp_id": trial.exp_id,
+        "status": trial.status or "running",
+        "score": trial.score,
+        "hypothesis": trial.hypothesis[:_TEXT],
+        "reason": (trial.reason or "")[:_TEXT],
+    }
+    return json.dumps(facts, ensure_ascii=False, default=str)
+
+
+def _others(beside: Sequence[Beside], parent: int) -> str:
+    """Inspirations: what is good in them may go well with what is good in the workspace."""
+    if not beside:
+        return ""
+    parts = [
+        f"Programs that did well in another way, each as a patch from {exp_id(parent)}, the one in your workspace. "
+        "Take what is good in them, if it goes together."
+    ]
+    for trial, difference in beside:
+        cut = difference[:_DIFFERENCE]
+        more = "" if cut == difference else f"\n(cut: the patch has {len(difference)} characters)"
+        parts.append(f"{_outcome(trial)}\n\n{fenced(cut)}{more}")
+    return "\n\n".join(parts)
+
+
+def fenced(text: str) -> str:
+    """Within a fence that nothing in it can end."""
+    longest = max(map(len, re.findall("`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 def _workspace(task: TaskAdapter, directory: Path, parent: int) -> str:
@@ -56,10 +126,9 @@ def _workspace(task: TaskAdapter, directory: Path, parent: int) -> str:
 def _left(
     task: TaskAdapter, limits: Limits, seconds: float | None, trials_left: int | None, way: Way
 ) -> list[str]:
-    most = 1 if way is Way.NONE else task.trials_per_session
-    if trials_left is not None:
-        most = min(most, trials_left)
-    lines = [f"- trials of this session: {most}"]
+    most = task.trials_per_session if trials_left is None else min(task.trials_per_session, trials_left)
+    # Without tools there is one for what it leaves; a plain model is told how to propose several.
+    lines = [f"- trials of this session: {1 if way is Way.NONE else most}"]
     if trials_left is not None:
         lines.append(f"- trials of the run: {trials_left}")
     if seconds is not None:
@@ -75,7 +144,7 @@ _KNOWLEDGE = 400_000
 _INTRODUCTION = """\
 You are one of several specialists who improve a recipe. A recipe is a program; a trial is one change of it that is \
 measured by an evaluator that no editor of the recipe can read or change. Each trial is a commit, kept or not, \
-and the best one so far is what everybody starts from.
+and a session begins from one of them, mostly from the best so far.
 
 The task is {name}. {description}"""
 _HONEST = """\
@@ -98,8 +167,8 @@ takes as long as a trial does: wait for it. Later edits do not change what was h
 `rebase_to` brings your workspace to the files of another trial; your edits are lost then. A trial has as its parent \
 what the workspace stands on. An answer that is too long is cut and says how `read_output` reads on."""
 _NO_TOOLS = """\
-You have no tools of the run. Edit the recipe in your workspace; when you end, the workspace as it is becomes one \
-trial. End with one line that says what you changed and why it should help, in 10 to 300 characters:
+You have no tools of the run. Change the recipe; when you end, what your workspace holds then becomes one trial. \
+End with one line that says what you changed and why it should help, in 10 to 300 characters:
 
 HYPOTHESIS: the change, and the reason"""
 _LOOK = (
@@ -197,8 +266,8 @@ def _keeping(task: TaskAdapter) -> str:
         lines.append("- A score is the same each time, so one measurement decides.")
     else:
         lines.append(
-            f"- Scores are noisy. A promising trial is measured up to {rule.most} times next to the best, and kept "
-            "only if it is better beyond that noise."
+            "- Scores are noisy. A promising trial is measured several times next to the best, and kept only if it is "
+            "better beyond that noise."
         )
     if rule.min_effect:
         lines.append(f"- A gain below {rule.min_effect:g} is not kept.")

@@ -33,6 +33,7 @@ from ratchet.research.sessions.context import (
     tool_answer,
 )
 from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.views.trials import feedback_of
 from ratchet.sandbox import Bounds, Finished, Node, Policy, run
 from ratchet.sandbox.policy import is_shown
 
@@ -106,6 +107,7 @@ def _result(context: SessionContext, trial: Trial) -> dict[str, Any]:
         "delta_vs_best": trial.delta,
         "compared_to": None if trial.compared_to is None else exp_id(trial.compared_to),
         "reason": (trial.reason or "")[:_REASON],
+        **feedback_of(trial),
         "best": {"exp_id": standing.best_exp_id, "score": standing.best_score},
         "trials_left_in_this_session": context.trials_left,
         "workspace_stands_on": exp_id(context.parent),
@@ -318,8 +320,7 @@ def _whole(trial: Trial) -> dict[str, Any]:
         "hypothesis": trial.hypothesis,
         "notes": trial.notes[:_NOTES],
         "reason": (trial.reason or "")[:_NOTES],
-        # Not all that was measured: what is held out is not for those who search.
-        "measurements": (trial.measurements or {}).get("means"),
+        **feedback_of(trial),
         "wall_ms": trial.wall_ms,
     }
 
@@ -327,7 +328,16 @@ def _whole(trial: Trial) -> dict[str, Any]:
 def _lessons(tx: Transaction, context: SessionContext, before: str | int | None) -> dict[str, Any]:
     last = None if before is None else trial_number(before)
     found = list_lessons(tx, context.run_id, before=last, limit=_PAGE)
-    shown = [{"specialist": each.specialist, "trial": each.trial, "lesson": each.text} for each in found]
+    shown = [
+        {
+            "specialist": each.specialist,
+            "trial": each.trial,
+            "status": each.status,
+            "verified": each.verified,
+            "lesson": each.text,
+        }
+        for each in found
+    ]
     rest = {"next_before": found[-1].id} if len(found) == _PAGE else {}
     return {"lessons": shown, **rest}
 
@@ -370,7 +380,10 @@ def syntax_check(context: SessionContext) -> EngineTool:
     async def use(_given: Mapping[str, Any]) -> str:
         files = await _python_files(context)
         errors = await asyncio.to_thread(_errors, files)
-        answer: dict[str, Any] = {"ok": not errors, "files_checked": len(files), "errors": errors}
+        strays = await asyncio.to_thread(context.strays)
+        answer: dict[str, Any] = {"ok": not (errors or strays), "files_checked": len(files), "errors": errors}
+        if strays:
+            answer["strays"] = strays
         if context.task.size_limit_bytes is not None:
             size = await asyncio.to_thread(context.task.size_check, context.workspace.path)
             answer["size"] = {
@@ -383,7 +396,7 @@ def syntax_check(context: SessionContext) -> EngineTool:
     return EngineTool(
         "syntax_check",
         "Compile every Python file of the recipe as it is in your workspace, without running it. "
-        "Tells what is wrong and where, and the size if that is limited.",
+        "Tells what is wrong and where, which files no candidate may have, and the size if that is limited.",
         form(),
         use,
     )

@@ -28,3 +28,15 @@ def digits96() -> Path:
 
 def nanotree() -> Path:
     return _HERE / "nanotree"
+
+
+def parameter_golf() -> Path:
+    return _HERE / "parameter_golf"
+
+
+def cifar_airbench96() -> Path:
+    return _HERE / "cifar_airbench96"
+
+
+def nanochat_d12() -> Path:
+    return _HERE / "nanochat_d12"

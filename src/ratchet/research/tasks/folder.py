@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ratchet.kernel import Misuse
 from ratchet.research.adapter import TaskAdapter
-from ratchet.workspaces.trees import split_path, unwanted_name
+from ratchet.workspaces.trees import is_litter, split_path, unwanted_name
 
 OWN_FILES = ("task.toml", "task.py", "swarm_config.json")
 
@@ -122,7 +122,11 @@ def _parts(path: str, what: str) -> list[str]:
 
 def initial_files(task: TaskAdapter) -> Mapping[str, bytes]:
     """The files of a run's first commit, by their place in it. Raises `Misuse` for links, too much, or no recipe."""
-    recipe = dict(_files(task, {path: path for path in task.recipe}))
+    recipe = {
+        place: content
+        for place, content in _files(task, {path: path for path in task.recipe})
+        if not any(map(is_litter, place.split("/")))
+    }
     if not recipe:
         raise Misuse(
             f"the recipe of {task.name} ({', '.join(task.recipe)}) holds no file",

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from ratchet.kernel import Direction, Misuse, RatchetError
 from ratchet.research.adapter import (
+    DataSource,
     EvaluatorProgram,
     KeepRule,
     Program,
@@ -27,9 +28,12 @@ from ratchet.research.adapter import (
 from ratchet.research.tasks.folder import existing, read_plain
 from ratchet.research.tasks.tables import (
     SWARM_NAME,
+    ApplyTable,
+    CommandTable,
     EvaluatorTable,
     KeepTable,
     ProgramTable,
+    SlotsTable,
     SpecialistTable,
     Tables,
     TaskFile,
@@ -107,13 +111,14 @@ def _broken(where: object, error: BaseException) -> RatchetError:
     return Misuse(f"{where} cannot be loaded: {type(error).__name__}: {error}", hint="fix it and try again")
 
 
-_PROGRAMS = ("trial", "evaluator")
+_PROGRAMS = ("trial", "apply", "evaluator")
 _AS_FUNCTION = ("function", "file", "modules", "prepare")
-_AS_COMMAND = ("command",)
+_AS_COMMAND = ("command", "python", "image", "requires")
 
 
 def varied(found: Mapping[str, Any], variant: str | None, path: Path) -> dict[str, Any]:
-    """The tables of a variant, or of the task itself. Tables are merged, lists are replaced, and so is the roster.
+    """The tables of a variant, or of the task itself. Several are joined by +, and each changes what those before it
+    made. Tables are merged, lists are replaced, and so is the roster.
 
     A variant that runs something as a command where the task calls a function, or the other way round, replaces how it
     is run and keeps its limits.
@@ -122,10 +127,15 @@ def varied(found: Mapping[str, Any], variant: str | None, path: Path) -> dict[st
     if variant is None:
         return plain
     known = found.get("variants", {})
-    if variant not in known:
-        names = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        raise Misuse(f"{path} has no variant {variant!r}; {names}", hint="leave the variant out")
-    says = known[variant]
+    for name in variant.split("+"):
+        if name not in known:
+            names = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise Misuse(f"{path} has no variant {name!r}; {names}", hint="leave the variant out")
+        plain = _with_variant(plain, name, known[name], path)
+    return plain
+
+
+def _with_variant(plain: dict[str, Any], variant: str, says: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if "agents" in says and "specialist" in says:
         raise Misuse(
             f"the variant {variant!r} of {path} has both agents and specialists",
@@ -134,7 +144,8 @@ def varied(found: Mapping[str, Any], variant: str | None, path: Path) -> dict[st
     for name in _PROGRAMS:
         if name in plain and name in says:
             plain[name] = _without_other_way(plain[name], says[name])
-    return _merged(plain, {name: value for name, value in says.items() if name != "agents"})
+    roster = {"specialist": generic_agents(says["agents"])} if says.get("agents") else {}
+    return _merged(plain, {**{name: value for name, value in says.items() if name != "agents"}, **roster})
 
 
 def generic_agents(number: int) -> list[dict[str, Any]]:
@@ -162,6 +173,10 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 _LARGEST_PREAMBLE = 100_000
 
 
+# Trials of a session where the task does not say how many, and one takes a few seconds.
+_CHEAP = 3
+
+
 def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
     """The values of the adapter's attributes. Those that were not named are left to their defaults."""
     task, prompt = tables.task, tables.prompt
@@ -175,10 +190,12 @@ def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
         **_values(tables.size, limit_bytes="size_limit_bytes", paths="size_paths"),
         **_values(tables.stops, trials="max_trials", hours="max_hours"),
         **_values(tables.sessions, seconds="session_seconds", trials="trials_per_session"),
+        "trials_when_cheap": _CHEAP if tables.sessions.trials is None else tables.sessions.trials,
         "root": root,
         "direction": Direction(tables.score.direction),
         "keep": _keep(tables.keep, task.held_out_inputs),
-        "slots": Slots(**_values(tables.slots)),
+        "slots": _slots(tables.slots),
+        "data": tuple(DataSource(name=name, **_values(table)) for name, table in tables.data.items()),
         "baseline_score": tables.baseline.score,
         "requires_calibrated_baseline": tables.baseline.requires_calibration,
         "bootstrap_hypothesis": tables.baseline.hypothesis,
@@ -198,12 +215,18 @@ def _values(table: TomlTable, **renamed: str) -> dict[str, Any]:
     }
 
 
+def _slots(table: SlotsTable) -> Slots:
+    nodes = tuple((name, tuple(paths)) for name, paths in table.devices.items())
+    return Slots(kind=table.kind, names=tuple(table.names), count=table.count, devices=nodes)
+
+
 def _programs(tables: Tables) -> dict[str, Any]:
     trial = tables.trial
     evaluator = tables.evaluator or EvaluatorTable()
     return {
         "trial": None if trial is None else Program(**_program(trial)),
         "processes_per_measurement": None if trial is None else trial.processes_per_measurement,
+        "apply": None if tables.apply is None else Program(**_program(tables.apply)),
         "evaluator_dir": evaluator.directory,
         "evaluator": EvaluatorProgram(
             **_program(evaluator),
@@ -220,11 +243,20 @@ def _program(table: ProgramTable) -> dict[str, Any]:
         "file": table.file or "",
         "function": table.function or "",
         "modules": tuple(table.modules),
+        **_surroundings(table),
         "bounds": _bounds(table),
     }
 
 
+def _surroundings(table: ProgramTable) -> dict[str, Any]:
+    if not isinstance(table, CommandTable):
+        return {}
+    image = table.image if isinstance(table, ApplyTable) else None
+    return {"python": table.python or "", "image": image or "", "requires": tuple(table.requires)}
+
+
 def _bounds(table: ProgramTable) -> Bounds:
+    shared = table.shared_memory_mb if isinstance(table, CommandTable) else None
     given: Mapping[str, Any] = {
         "wall_seconds": table.seconds,
         "cpu_seconds": table.cpu_seconds,
@@ -232,6 +264,7 @@ def _bounds(table: ProgramTable) -> Bounds:
         "processes": table.processes,
         "output_bytes": table.output_kb and table.output_kb * 1024,
         "file_bytes": table.file_mb and table.file_mb * 1024**2,
+        "shared_memory_bytes": shared and shared * 1024**2,
     }
     return Bounds(**{name: value for name, value in given.items() if value is not None})
 
@@ -303,8 +336,20 @@ def read_task(folder: Path, variant: str | None = None) -> TaskAdapter:
     given = _described(root, variant) if has_toml else {"name": root.name, "root": root}
     kind = load_class(root / CODE_NAME) if has_code else TaskAdapter
     task = make(kind, given, str(root / CODE_NAME))
+    if not has_toml:
+        _apply_swarm(task, root)
     check_task(task)
     return task
+
+
+def _apply_swarm(task: TaskAdapter, root: Path) -> None:
+    """Models and priorities for a task that is all Python; where there is a task.toml, it was read with that."""
+    swarm = read_swarm(root)
+    swarm.check_names((each.name for each in task.roster), root / SWARM_NAME)
+    task.doers, task.analysts = (
+        tuple(swarm.apply(each, each.priority or None) for each in part)
+        for part in (task.doers, task.analysts)
+    )
 
 
 def is_there(path: Path) -> bool:
@@ -328,8 +373,6 @@ def _described(root: Path, variant: str | None) -> dict[str, Any]:
         # Not chained: the library's own text says less.
         raise explain(error, path, text, found) from None
     merged = varied(found, variant, path)
-    if variant is not None and (agents := whole.variants[variant].agents):
-        merged["specialist"] = generic_agents(agents)
     swarm = read_swarm(root)
     swarm.check_names(_everybody(whole), root / SWARM_NAME)
     given = facts(Tables.model_validate(merged), root, swarm)

@@ -125,6 +125,7 @@ Module = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
 Column = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Slot = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+(,[A-Za-z0-9-]+)*$", max_length=200)]
+DevicePath = Annotated[str, Field(pattern=r"^/([A-Za-z0-9_.:-]+/)*[A-Za-z0-9_.:-]+$")]
 Many = Annotated[Count, Field(le=_LARGEST)]
 Size = Annotated[Count, Field(le=1024**3)]
 Span = Annotated[Seconds, Field(le=_TEN_YEARS)]
@@ -150,6 +151,7 @@ class TaskTable(TomlTable):
     held_out_inputs: Place | None = None
     stage_files: dict[Place, Place] = Field(default_factory=dict)
     output_dirs: list[Place] = Field(default_factory=list)
+    binary_files: list[Place] = Field(default_factory=list)
     environment: dict[Variable, Annotated[str, AfterValidator(_no_nul)]] = Field(default_factory=dict)
     job_prefix: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,3}$")] | None = None
     known_best: Line = ""
@@ -176,11 +178,21 @@ class ProgramTable(TomlTable):
     file_mb: Size | None = None
 
 
-class TrialTable(ProgramTable):
+class CommandTable(ProgramTable):
+    shared_memory_mb: Size | None = None
+    python: Line | None = None
+    requires: list[Module] = Field(default_factory=list)
+
+
+class ApplyTable(CommandTable):
+    image: Line | None = None
+
+
+class TrialTable(ApplyTable):
     processes_per_measurement: Annotated[Count, Field(le=1_000)] = 1
 
 
-class EvaluatorTable(ProgramTable):
+class EvaluatorTable(CommandTable):
     directory: Place = "evaluator"
     prepare: Identifier | None = None
     reads_candidate: bool | None = None
@@ -194,6 +206,7 @@ class KeepTable(TomlTable):
     most: Annotated[Count, Field(le=1_000)] = 12
     alpha: Annotated[Real, Field(gt=0, lt=0.5)] = 0.05
     min_effect: AtLeastZero = 0.0
+    find_effect: AtLeastZero = 0.0
     seed: Annotated[int, Field(ge=0, le=_LARGEST // 2)] = 0
     held_out: bool | None = None
     held_out_tolerance: AtLeastZero = 0.0
@@ -203,6 +216,21 @@ class SlotsTable(TomlTable):
     kind: Literal["cpu", "gpu"] = "cpu"
     names: list[Slot] = Field(default_factory=list)
     count: Annotated[Count, Field(le=MOST_SLOTS)] | None = None
+    devices: dict[Slot, list[DevicePath]] = Field(default_factory=dict)
+
+
+Reader = Literal["trial", "apply", "evaluator"]
+
+
+def _trial_alone() -> list[Reader]:
+    return ["trial"]
+
+
+class DataTable(TomlTable):
+    path: Word = ""
+    pin: Literal["hash", "stat"] = "hash"
+    readers: list[Reader] = Field(default_factory=_trial_alone)
+    about: Line = ""
 
 
 class SizeTable(TomlTable):
@@ -255,7 +283,9 @@ class ToolTable(ProgramTable):
 class Tables(TomlTable):
     task: TaskTable = Field(default_factory=TaskTable)
     score: ScoreTable = Field(default_factory=ScoreTable)
+    data: dict[Name, DataTable] = Field(default_factory=dict)
     trial: TrialTable | None = None
+    apply: ApplyTable | None = None
     evaluator: EvaluatorTable | None = None
     keep: KeepTable = Field(default_factory=KeepTable)
     slots: SlotsTable = Field(default_factory=SlotsTable)

@@ -55,6 +55,7 @@ def _check(task: TaskAdapter) -> None:
     _check_programs(task)
     _check_score(task)
     _check_keep(task)
+    _check_data(task)
     _check_numbers(task)
     for tool in task.tool_commands:
         _check_tool(task, tool)
@@ -62,7 +63,16 @@ def _check(task: TaskAdapter) -> None:
 
 def _check_kinds(task: TaskAdapter) -> None:
     """In Python a text in the place of a tuple is soon made, and is then read letter by letter."""
-    for name in ("recipe", "output_dirs", "columns", "size_paths", "doers", "analysts", "tool_commands"):
+    for name in (
+        "recipe",
+        "output_dirs",
+        "binary_files",
+        "columns",
+        "size_paths",
+        "doers",
+        "analysts",
+        "tool_commands",
+    ):
         if isinstance(getattr(task, name), str):
             raise Misuse(f"{name} is a text, not a tuple", hint=f"write {name} = ('…',)")
     if not isinstance(task.direction, Direction):
@@ -130,7 +140,16 @@ def _check_programs(task: TaskAdapter) -> None:
                     f"the trial's file {task.trial.file!r} is neither part of the recipe nor a stage file"
                 )
             _check_defines(source, task.trial.function)
+    if task.apply is not None:
+        _check_program("apply", task.apply)
+        if task.trial is None or task.trial.is_node or task.apply.is_node:
+            raise Misuse(
+                "apply begins in what a trial has left, so both must be commands",
+                hint="give [trial] and [apply] a command each",
+            )
     _check_program("the evaluator", task.evaluator)
+    if task.evaluator.image:
+        raise Misuse("an evaluator cannot run in an image", hint="give it a python, or run the trial in one")
     if task.evaluator.is_node:
         path = f"{task.evaluator_dir}/{task.evaluator.file}"
         source = existing(task.root, path, "the evaluator's file")
@@ -146,6 +165,10 @@ def _check_program(what: str, program: Program) -> None:
         raise Misuse(f"{what} has neither a function nor a command", hint="give it one of them")
     if program.argv and (program.file or program.modules):
         raise Misuse(f"{what} is a command, so file and modules mean nothing", hint="remove them")
+    if program.is_node and (program.python or program.image or program.requires):
+        raise Misuse(
+            f"{what} is a function, so python, image and requires mean nothing", hint="make it a command"
+        )
     if program.function:
         if not program.file:
             raise Misuse(f"{what} has the function {program.function!r}, but no file in which it lies")
@@ -188,9 +211,28 @@ def _check_keep(task: TaskAdapter) -> None:
         raise Misuse(f"slots.count is {task.slots.count}; it must be from 1 to {MOST_SLOTS}")
     if task.slots.names and task.slots.count is not None:
         raise Misuse("slots.names and slots.count are both given", hint="the names say how many there are")
+    for name, _ in task.slots.devices:
+        if task.slots.kind != "gpu" or name not in task.slots.names:
+            raise Misuse(f"slots.devices names {name!r}, which is no GPU of slots.names")
     for name in task.slots.names if task.slots.kind == "cpu" else ():
         if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", name):
             raise Misuse(f"slots.names has {name!r}, which names no CPUs", hint="write them as '0' or '0-3'")
+
+
+def _check_data(task: TaskAdapter) -> None:
+    for source in task.data:
+        what = f"the data {source.name}"
+        if not source.path:
+            raise Misuse(f"{what} has no path", hint="say where it lies: /a/path, ~/a/path, $VARIABLE/a/path")
+        if source.pin not in ("hash", "stat"):
+            raise Misuse(f"{what} has the pin {source.pin!r}; it must be 'hash' or 'stat'")
+        for reader in source.readers:
+            program = {"trial": task.trial, "apply": task.apply, "evaluator": task.evaluator}.get(reader)
+            if program is None:
+                raise Misuse(f"{what} is for {reader!r}, which this task does not have")
+        if not source.readers:
+            raise Misuse(f"{what} is for nobody", hint="name its readers: trial, apply, evaluator")
+    _check_once("data", (each.name for each in task.data))
 
 
 def _check_numbers(task: TaskAdapter) -> None:
@@ -222,8 +264,13 @@ def _check_tool(task: TaskAdapter, tool: ToolCommand) -> None:
     if not tool.description.strip():
         raise Misuse(f"{what} has no description, so no model could know what it is for")
     _check_program(what, tool.program)
+    if tool.program.python or tool.program.image or tool.program.requires:
+        raise Misuse(f"{what} runs with Ratchet's own Python", hint="remove python, image and requires")
     if tool.program.is_node:
         _check_defines(existing(task.root, tool.program.file, f"the file of {what}"), tool.program.function)
+    if not tool.input_schema:
+        return
+    # Slow to import, and most tools take nothing.
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 

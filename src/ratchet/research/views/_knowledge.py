@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import exp_id
+from ratchet.kernel import TrialStatus, exp_id
 from ratchet.ledger.research import Lesson, Standing, get_standing, list_lessons
 from ratchet.ledger.trial_pages import ancestors, branches_after, children
 from ratchet.ledger.trials import find_trial
@@ -69,11 +69,18 @@ class TreeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LessonAnswer:
+    """`exp_id` is the trial it was written behind, and `status` how that ended.
+
+    It is `verified` if that trial has a valid score.
+    """
+
     id: int
     specialist: str
     exp_id: str | None
     text: str
     at: int
+    status: str | None
+    verified: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +220,19 @@ class Insights(ResearchView):
                 exp_id=None if each.trial is None else exp_id(each.trial),
                 text=json_text(each.text) or "",
                 at=each.at,
+                status=each.status,
+                verified=each.verified,
             )
             for each in self.rows
         ]
 
     def lines(self) -> list[str]:
-        return [_line(each.text, each.specialist, each.trial) for each in self.rows]
+        return [_line(each.text, each.specialist, each.trial, each.status) for each in self.rows]
+
+    def key(self) -> Insights:
+        """Those that may guide others: none of a disqualified trial, and first those with a measured one."""
+        fit = [each for each in self.rows if not each.refused]
+        return Insights(tuple(sorted(fit, key=lambda each: not each.verified)))
 
     def to_markdown(self) -> str:
         return "\n".join(self.lines()) or "No lessons yet."
@@ -232,7 +246,9 @@ def different(newest_first: Iterable[Lesson]) -> Insights:
     """Each of these once, however often it was written."""
     newest: dict[str, Lesson] = {}
     for each in newest_first:
-        newest.setdefault(_said(each.text), each)
+        said = _said(each.text)
+        if said not in newest or newest[said].refused:
+            newest[said] = each
     return Insights(tuple(newest.values()))
 
 
@@ -244,10 +260,12 @@ def _said(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _line(text: str, specialist: str, trial: int | None) -> str:
-    name = cell(specialist, 40)
-    source = name if trial is None else f"{name}, {exp_id(trial)}"
-    return f"- {cell(text, _LESSON_TEXT)} ({source})"
+def _line(text: str, specialist: str, trial: int | None, status: TrialStatus | None) -> str:
+    source = cell(specialist, 40)
+    if trial is not None:
+        source += f", {exp_id(trial)} {status or ''}".rstrip()
+    verified = status is not None and status.valid
+    return f"- {cell(text, _LESSON_TEXT)} ({source}{'' if verified else ', unverified'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,4 +289,4 @@ class KnowledgeView(ResearchView):
 
 
 def knowledge(tx: Transaction, run_id: int) -> KnowledgeView:
-    return KnowledgeView(tree(tx, run_id), recent_activity(tx, run_id), insights(tx, run_id))
+    return KnowledgeView(tree(tx, run_id), recent_activity(tx, run_id), insights(tx, run_id).key())

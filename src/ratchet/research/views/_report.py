@@ -15,7 +15,7 @@ from ratchet.ledger.runs import get_run
 from ratchet.ledger.transaction import Transaction
 from ratchet.ledger.trials import Trial, find_trial
 from ratchet.research.adapter import measured_columns
-from ratchet.research.decision import check_certificate
+from ratchet.research.decision import bound_to, check_certificate
 from ratchet.research.views._knowledge import Insights, insights, tree
 from ratchet.research.views._status import Status, better, read_status
 from ratchet.research.views.markup import CSS, Markup, grid, joined, tag
@@ -294,7 +294,7 @@ def _facts(status: Status) -> list[tuple[str, str]]:
     field = one_line(standing.score_field, 40)
     return [
         (best, f"best {field}, {better(standing.direction)}"),
-        (signed(status.gained), "better than the baseline"),
+        (signed(status.gained), f"better than the baseline{status.gained_range}"),
         (began, f"baseline{noise}"),
         (f"{standing.trials:,}", "trials"),
         (
@@ -352,11 +352,14 @@ def leaderboard_of(tx: Transaction, run_id: int, *, limit: int = TOP) -> Leaderb
 
 
 def evidence_of(ledger: Ledger, trial: Trial) -> dict[str, Any]:
-    """The certificate of a kept trial, and what in it contradicts itself."""
+    """The certificate of a kept trial, and what in it contradicts itself or the trial's row."""
     if trial.certificate is None:
         return {"certificate_content": None, "certificate_problems": []}
     content = json.loads(ledger.artifacts.read(trial.certificate))
-    return {"certificate_content": content, "certificate_problems": check_certificate(content)}
+    return {
+        "certificate_content": content,
+        "certificate_problems": [*check_certificate(content), *bound_to(content, trial)],
+    }
 
 
 def read_diff(directory: Path, trial: Trial, *, since: str | None = None) -> str:

@@ -16,7 +16,7 @@ from ratchet.ledger.trial_pages import in_flight, keep_counts, kept_scores, late
 from ratchet.ledger.trials import find_trial
 from ratchet.operations import filled, record
 from ratchet.research.views.specialists import UsageAnswer, YieldAnswer, Yields, yields
-from ratchet.research.views.text import ResearchView, duration, finite, json_text
+from ratchet.research.views.text import ResearchView, duration, finite, json_text, signed
 
 if TYPE_CHECKING:
     from ratchet.ledger.transaction import Transaction
@@ -69,7 +69,11 @@ class BestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class StandingAnswer:
-    """`trials` counts what was submitted, without the baseline and without what could not be measured."""
+    """`trials` counts what was submitted, without the baseline and without what could not be measured.
+
+    `gained` is how much better than the baseline the best is; where scores are noisy it is shrunk, and the truth lies
+    between `gained_low` and `gained_high`.
+    """
 
     run: int
     name: str
@@ -86,6 +90,9 @@ class StandingAnswer:
     in_flight: list[str]
     baseline: BaselineAnswer | None
     best: BestAnswer | None
+    gained: float | None
+    gained_low: float | None
+    gained_high: float | None
     plain_baseline: str | None
     known_best: str | None
     usage: UsageAnswer
@@ -191,7 +198,34 @@ class Status(ResearchView):
 
     @property
     def gained(self) -> float | None:
-        return _gained(self.standing, self.baseline)
+        return _gained(self.standing, self.baseline) if self._proven is None else self._proven[0]
+
+    @property
+    def gained_low(self) -> float | None:
+        return None if self._proven is None else self._proven[1]
+
+    @property
+    def gained_high(self) -> float | None:
+        return None if self._proven is None else self._proven[2]
+
+    @property
+    def gained_range(self) -> str:
+        """Between what the gain lies, as it stands behind it; nothing where there is no noise."""
+        if self._proven is None:
+            return ""
+        _, low, high = self._proven
+        return f" ({signed(low)} to {signed(high)})"
+
+    @property
+    def _proven(self) -> tuple[float, float, float] | None:
+        """The gain and its bounds, as the decisions that led to the best added them up; nothing without noise."""
+        record = self.best.measurements if self.best is not None else None
+        found = record.get("gained") if isinstance(record, dict) else None
+        numbers = [finite(each) for each in found] if isinstance(found, list) else []
+        gain, low, high = numbers if len(numbers) == 3 else (None, None, None)
+        if gain is None or low is None or high is None or low == high:
+            return None
+        return gain, low, high
 
     def answer(self) -> StandingAnswer:
         run, standing = self.run, self.standing

@@ -252,7 +252,7 @@ def lineage_view(
     baseline = baseline_of(tx, standing)
     own, recent, line = (_those(shown, keys) for keys in (named.own, named.recent, named.line))
     kept = _kept(shown, named.kept)
-    lessons = different(lessons_at(tx, named.lessons))
+    lessons = different(lessons_at(tx, named.lessons)).key()
     sections = (
         PromptSection("Current best", 0.0, _best(standing, baseline, named, shown)),
         PromptSection("Take note", 0.12, _advice(baseline, own, recent, kept, specialist)),

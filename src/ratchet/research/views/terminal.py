@@ -104,7 +104,11 @@ def _best(status: Status) -> str:
     if best is None:
         return "no best yet"
     field = one_line(standing.score_field, 40)
-    gained = "" if status.gained is None else f", {signed(status.gained)} better than the baseline"
+    gained = (
+        ""
+        if status.gained is None
+        else f", {signed(status.gained)} better than the baseline{status.gained_range}"
+    )
     score = (
         f"best {best.exp_id}: {field} {number(standing.best_score)} ({better(standing.direction)}){gained}"
     )

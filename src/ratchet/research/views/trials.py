@@ -65,13 +65,17 @@ class TrialAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WholeTrial(TrialAnswer):
-    """Nothing of it is cut. `certificate_problems` says what in the certificate contradicts itself now."""
+    """Nothing of it is cut. `origin` says which strategy chose its parent, and what the session was shown beside that.
+
+    `certificate_problems` says what in the certificate contradicts itself now.
+    """
 
     number: int
     depth: int
     notes: str
     compared_to: str | None
     measurements: Any
+    origin: Any
     evaluator: str | None
     certificate: str | None
     attempt_id: int | None
@@ -210,6 +214,17 @@ def measured(trial: Trial, name: str) -> float | None:
     return finite(means.get(name) if isinstance(means, dict) else None)
 
 
+def feedback_of(trial: Trial) -> dict[str, Any]:
+    """What those who improve the recipe may know of a trial beside its score; not what is held out.
+
+    The evaluator's measurements, its feedback and artifacts, and the end of the log, each where there is one.
+    """
+    found = trial.measurements if isinstance(trial.measurements, dict) else {}
+    known = {"measurements": found.get("means"), **{name: found.get(name) for name in _FEEDBACK}}
+    return {name: value for name, value in known.items() if value}
+
+
+_FEEDBACK = ("feedback", "artifacts", "log")
 TOP = 20
 
 

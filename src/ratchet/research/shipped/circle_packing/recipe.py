@@ -22,19 +22,29 @@ LAYOUT = "rows"  # search: "rows" | "rings" | "scattered"
 ROWS = 6  # search: 3..8
 STAGGER = 0.0  # search: 0.0..1.0
 JITTER = 0.0  # search: 0.0..0.1
-STEPS = 0  # search: 0..9
+STEPS = 0  # search: 0..12
 TRUST = 0.02  # search: 0.005..0.3 log
-KICKS = 0  # search: 0..5
+FADE = 1.0  # search: 0.5..1.0
+KICKS = 0  # search: 0..60
 KICKED = 3  # search: 1..26
 KICK = 0.05  # search: 0.01..0.5 log
+WHERE = "anywhere"  # search: "anywhere" | "nearby" | "smallest"
+PATIENCE = 0.2  # search: 0.005..0.2 log
+
+# Linear programs in all. Counted and not timed, so that the same recipe gives the same packing on every machine.
+PROGRAMS = 300
+# A kick has shown by then what it is worth.
+PROMISING = 3
 
 # Circles whose centres are further apart than this cannot touch in any packing worth having.
-REACH = 0.5
+REACH = 0.4
 # What floating point may have added to a radius, and more.
 MARGIN = 1e-12
 VANISHED = 1e-9
 
 Array = NDArray[np.float64]
+ONE, NONE = np.eye(COUNT), np.zeros((COUNT, COUNT))
+WALLS = np.block([[-ONE, NONE, ONE], [ONE, NONE, ONE], [NONE, -ONE, ONE], [NONE, ONE, ONE]])
 
 
 class Packing(NamedTuple):
@@ -51,9 +61,12 @@ class Packing(NamedTuple):
 def pack(_request: dict[str, Any]) -> dict[str, Any]:
     """The packing, as `{"circles": [[x, y, radius], …]}`."""
     chance = np.random.default_rng(CHANCE)
-    best = settle(first_layout(chance))
+    best, used = settle(first_layout(chance), 0.0)
     for _ in range(KICKS):
-        best = max(best, settle(kicked(best.centres, chance)), key=lambda packing: packing.total)
+        if used >= PROGRAMS:
+            break
+        packing, more = settle(kicked(best, chance), best.total)
+        best, used = max(best, packing, key=lambda packing: packing.total), used + more
     circles = np.column_stack([best.centres, best.radii])
     return {"circles": circles.tolist()}
 
@@ -86,22 +99,35 @@ def rings() -> Array:
     return np.array(centres)
 
 
-def kicked(centres: Array, chance: np.random.Generator) -> Array:
+def kicked(packing: Packing, chance: np.random.Generator) -> Array:
+    """Some of the centres pushed about: any of them, those around a point, or the smallest thrown elsewhere."""
+    centres = packing.centres.copy()
+    if WHERE == "smallest":
+        moved = np.argsort(packing.radii)[: min(2 * KICKED, COUNT)]
+        moved = chance.choice(moved, (KICKED + 2) // 3, replace=False)
+        centres[moved] = chance.random((len(moved), 2))
+        return centres
     moved = chance.choice(COUNT, KICKED, replace=False)
-    centres = centres.copy()
+    if WHERE == "nearby":
+        moved = np.argsort(np.hypot(*(centres - chance.random(2)).T))[:KICKED]
     centres[moved] += KICK * chance.standard_normal((KICKED, 2))
     return np.clip(centres, 0.001, 0.999)
 
 
-def settle(centres: Array) -> Packing:
-    """Move the centres by linear programs while that helps, and give them the largest radii that they allow."""
+def settle(centres: Array, wanted: float) -> tuple[Packing, int]:
+    """Move the centres by linear programs while that helps, and give them the largest radii that they allow.
+
+    Gives up on what is far below what is `wanted` after a few steps. Also says how many programs that took.
+    """
     packing = improved(centres, 0.0)
-    for _ in range(STEPS):
-        following = improved(packing.centres, TRUST)
+    for step in range(STEPS):
+        following = improved(packing.centres, TRUST * FADE**step)
         if following.total < packing.total + 1e-7:
-            break
+            return packing, step + 2
         packing = following
-    return packing
+        if step + 1 == PROMISING and packing.total < wanted - PATIENCE:
+            return packing, step + 2
+    return packing, STEPS + 1
 
 
 def improved(centres: Array, trust: float) -> Packing:
@@ -109,7 +135,7 @@ def improved(centres: Array, trust: float) -> Packing:
     first, second = np.triu_indices(COUNT, 1)
     apart = centres[first] - centres[second]
     distance = np.hypot(apart[:, 0], apart[:, 1])
-    near = distance < REACH
+    near = distance < (REACH if trust else 1.0)
     first, second, distance = first[near], second[near], distance[near]
     way = apart[near] / np.maximum(distance, 1e-9)[:, None]
     pairs = np.zeros((len(first), 3, COUNT))
@@ -117,43 +143,53 @@ def improved(centres: Array, trust: float) -> Packing:
     pairs[row, 0, first], pairs[row, 0, second] = -way[:, 0], way[:, 0]
     pairs[row, 1, first], pairs[row, 1, second] = -way[:, 1], way[:, 1]
     pairs[row, 2, first] = pairs[row, 2, second] = 1.0
-    one, none = np.eye(COUNT), np.zeros((COUNT, COUNT))
-    walls = np.block([[-one, none, one], [one, none, one], [none, -one, one], [none, one, one]])
-    bounds = np.vstack([np.eye(3 * COUNT), -np.eye(3 * COUNT)])
-    rows = np.vstack([pairs.reshape(len(first), -1), walls, bounds])
+    rows = np.vstack([pairs.reshape(len(first), -1), WALLS])
     x, y = centres.T
-    most, least = np.repeat([trust, trust, 0.5], COUNT), np.repeat([trust, trust, 0.0], COUNT)
-    limits = np.concatenate([distance, x, 1 - x, y, 1 - y, most, least])
+    limits = np.concatenate([distance, x, 1 - x, y, 1 - y])
     # Centres that must not move are no variables: between equal bounds there is no inside to start from.
     free = slice(None) if trust else slice(2 * COUNT, None)
-    bounded = np.any(rows[:, free], axis=1)
+    most, least = np.repeat([trust, trust, 0.5], COUNT)[free], np.repeat([trust, trust, 0.0], COUNT)[free]
     solution = np.zeros(3 * COUNT)
-    solution[free] = largest(np.repeat([0.0, 0.0, 1.0], COUNT)[free], rows[bounded][:, free], limits[bounded])
+    solution[free] = largest(
+        np.repeat([0.0, 0.0, 1.0], COUNT)[free], rows[:, free], limits, np.concatenate([most, least])
+    )
     move_x, move_y, radii = solution.reshape(3, COUNT)
     return allowed(centres + np.column_stack([move_x, move_y]), radii)
 
 
-def largest(gains: Array, rows: Array, limits: Array) -> Array:
-    """What makes `gains @ x` largest where `rows @ x <= limits`: an interior-point method, after Mehrotra.
+def largest(gains: Array, rows: Array, limits: Array, bounds: Array) -> Array:
+    """What makes `gains @ x` largest where `rows @ x <= limits` and `[x, -x] <= bounds`.
 
-    May end a little outside of the limits, or before it is largest, where the numbers become too small.
+    An interior-point method, after Mehrotra. May end a little outside of the limits, or before it is largest, where the
+    numbers become too small.
     """
-    x, slack, price = np.zeros(len(gains)), np.ones(len(limits)), np.ones(len(limits))
+    count, many = len(gains), len(limits)
+    limits = np.concatenate([limits, bounds])
+    x, slack, price = np.zeros(count), np.ones(len(limits)), np.ones(len(limits))
+    across = rows.T.copy()
+
+    def times(value: Array) -> Array:
+        return np.concatenate([rows @ value, value, -value])
+
+    def back(value: Array) -> Array:
+        return across @ value[:many] + value[many : many + count] - value[many + count :]
+
     for _ in range(60):
         gap = slack @ price / len(limits)
-        if gap < 1e-13:
+        if gap < 1e-12:
             break
-        unmet, unpaid, weight = limits - rows @ x - slack, gains - price @ rows, price / slack
+        unmet, unpaid, weight = limits - times(x) - slack, gains - back(price), price / slack
         # The first step aims at the edge; how far it would get says how near to the edge the real one aims.
         target: Array | float = 0.0
-        normal = (rows.T * weight) @ rows
+        normal = (across * weight[:many]) @ rows
+        normal.flat[:: count + 1] += weight[many : many + count] + weight[many + count :]
         for aims_at_edge in (True, False):
             wanted = target / slack - price
             try:
-                move = np.linalg.solve(normal, unpaid - (wanted - weight * unmet) @ rows)
+                move = np.linalg.solve(normal, unpaid - back(wanted - weight * unmet))
             except np.linalg.LinAlgError:
                 return x
-            eased = unmet - rows @ move
+            eased = unmet - times(move)
             paid = wanted - weight * eased
             share, price_share = within(slack, eased), within(price, paid)
             if aims_at_edge:

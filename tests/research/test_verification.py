@@ -1,0 +1,100 @@
+"""Certificates that can be checked by others: signed, bound to the ledger, and measured again."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.kernel import NotFound, RunStatus, TrialStatus
+from ratchet.ledger import Ledger
+from ratchet.ledger.trial_pages import kept_trials
+from ratchet.ledger.trials import Trial
+from ratchet.research.decision import KEY_FILE, CertificateKey, check_certificate, is_signed, read_certificate
+from ratchet.research.decision._certificate import content_hash
+from ratchet.research.verification import find_certificate, remeasure, verify_certificate
+from ratchet.research.views import evidence_of
+from ratchet.runtime import Runtime, Worker
+from tests.research.test_run import ended, start
+
+
+def kept(ledger: Ledger, run_id: int) -> Trial:
+    with ledger.read() as tx:
+        return next(each for each in kept_trials(tx, run_id) if each.status is TrialStatus.KEEP)
+
+
+def resealed(content: dict[str, Any], key: CertificateKey | None, **other: Any) -> dict[str, Any]:
+    """A certificate with something else in it, hashed again, and signed again with `key`."""
+    forged = {**copy.deepcopy(content), **other}
+    if key is not None:
+        forged["signed_by"] = key.public
+    forged["sha256"] = content_hash(forged)
+    return forged if key is None else {**forged, "signature": key.sign(forged["sha256"])}
+
+
+def test_a_certificate_is_signed_bound_to_its_row_and_holds_when_it_is_measured_again(
+    runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path, tmp_path: Path
+) -> None:
+    run_id = start(runtime, hill, trials=8)
+    assert ended(ledger, run_id) is RunStatus.COMPLETED
+    trial, home = kept(ledger, run_id), runtime.home
+    content = dict(find_certificate(ledger, f"{run_id}/{trial.exp_id}"))
+    found = verify_certificate(ledger, home, content)
+    assert (found.problems, found.run, found.exp_id) == ([], run_id, trial.exp_id)
+    assert found.signed_by == CertificateKey(home).public
+    assert (home / KEY_FILE).stat().st_mode & 0o077 == 0
+    again = asyncio.run(remeasure(ledger, home, content, found))
+    assert (again.problems, "is better than" in (again.again or "")) == ([], True)
+
+    # An evaluator that was changed and hashed again.
+    other = resealed(content, None, evaluator="0" * 64)
+    assert check_certificate(other) == ["the signature is not that of the key it names"]
+    # Signed with another key.
+    foreign = resealed(content, CertificateKey(tmp_path / "elsewhere"), evaluator="0" * 64)
+    assert check_certificate(foreign) == []
+    problems = verify_certificate(ledger, home, foreign).problems
+    assert any("not the key of this home" in each for each in problems)
+    assert any(each.startswith("evaluator is") for each in problems)
+    assert any("another certificate" in each for each in problems)
+    # By this home itself, in the place of the one that it wrote.
+    own = resealed(content, CertificateKey(home), environment={"python": "4"})
+    assert (
+        "the environment is not the one that the ledger has" in verify_certificate(ledger, home, own).problems
+    )
+    # Without a signature, as earlier ones are.
+    plain = {name: value for name, value in content.items() if name not in ("signature", "signed_by")}
+    unsigned = resealed(plain, None, format="ratchet improvement certificate 1")
+    assert "it is not signed" in verify_certificate(ledger, home, unsigned).problems
+    assert evidence_of(ledger, trial)["certificate_problems"] == []
+
+
+def test_a_certificate_is_found_by_its_file(ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "certificate.json").write_text(json.dumps({"format": "none"}))
+    found = find_certificate(ledger, str(tmp_path / "certificate.json"))
+    assert verify_certificate(ledger, tmp_path, found).problems
+    with pytest.raises(NotFound):
+        find_certificate(ledger, "nothing.json")
+
+
+def test_a_key_is_made_once_and_signs(tmp_path: Path) -> None:
+    one, again = CertificateKey(tmp_path / "home"), CertificateKey(tmp_path / "home")
+    assert one.public == again.public
+    signature = one.sign("a text")
+    assert is_signed("a text", signature, one.public)
+    for text, signed, public in (
+        ("another", signature, one.public),
+        ("a text", "00" * 64, one.public),
+        ("a text", signature, "00" * 32),
+        ("a text", None, 3),
+        ("a text", "zz", "zz"),
+    ):
+        assert not is_signed(text, signed, public)
+
+
+def test_what_is_no_certificate_cannot_be_read() -> None:
+    with pytest.raises(ValueError, match="StoredCertificate"):
+        read_certificate({"trial": 1})
