@@ -51,7 +51,7 @@ class Functions:
         return call.step.fallback_tool
 
 
-def step(step_id: str, tool: str = "echo", **more: Any) -> WorkflowStep:
+def step(step_id: str, tool: str | None = "echo", **more: Any) -> WorkflowStep:
     """A step that calls `tool`, by default with no pause between tries."""
     return WorkflowStep(step_id, tool_name=tool, **{"backoff_seconds": 0.0, **more})
 

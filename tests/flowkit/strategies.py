@@ -5,7 +5,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ratchet.flowkit.spec import (
+    AtLimit,
     OperationType,
+    Repeat,
     StepType,
     ToolDefinition,
     WorkflowInput,
@@ -55,6 +57,11 @@ tools = st.builds(
 )
 
 
+repeats = st.builds(
+    Repeat, texts, st.integers(1, 9), st.none() | some_values, st.floats(0, 9), st.sampled_from(AtLimit)
+)
+
+
 def steps(inner: st.SearchStrategy[WorkflowSpec | None]) -> st.SearchStrategy[WorkflowStep]:
     return st.builds(
         WorkflowStep,
@@ -77,9 +84,15 @@ def steps(inner: st.SearchStrategy[WorkflowSpec | None]) -> st.SearchStrategy[Wo
         st.lists(names, max_size=3, unique=True).map(tuple),
         st.none() | texts,
         st.none() | some_values,
+        st.none() | repeats,
         st.none() | texts,
         st.floats(0, 9),
-        st.booleans(),
+        st.floats(1, 9),
+        st.floats(0, 9),
+        st.floats(0, 1),
+        st.lists(names, max_size=2).map(tuple),
+        st.none() | st.dictionaries(texts, values, min_size=1, max_size=2),
+        st.none() | st.booleans(),
         extras,
     )
 
@@ -140,7 +153,7 @@ def valid_specs(draw: st.DrawFn) -> WorkflowSpec:
             for_each=draw(st.none() | st.just("inputs.list") | st.lists(st.integers(), max_size=2)),
             fallback_tool=draw(st.none() | st.just("other")),
             backoff_seconds=draw(st.floats(0, 9)),
-            cache=draw(st.booleans()),
+            cache=draw(st.none() | st.booleans()),
             extra=draw(extras),
         )
         made.append(step)

@@ -1,5 +1,6 @@
 """Prompts are filled in one go."""
 
+from ratchet.flowkit.references import OF_ITEMS
 from ratchet.flowkit.templates import fill_prompt, names_in
 
 
@@ -25,4 +26,4 @@ def test_the_places_of_a_prompt_are_listed_once() -> None:
 
 def test_items_have_a_place_only_in_a_list() -> None:
     assert fill_prompt("${item}", {}, lambda _: "x") == "${item}"
-    assert fill_prompt("${item}", {}, lambda _: "x", items=True) == "x"
+    assert fill_prompt("${item}", {}, lambda _: "x", own=OF_ITEMS) == "x"

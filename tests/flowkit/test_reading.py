@@ -143,6 +143,28 @@ def test_the_keys_of_old_files_are_understood() -> None:
     }
 
 
+def test_steps_of_an_old_file_keep_its_order() -> None:
+    def old(step_id: str, **more: Any) -> dict[str, Any]:
+        return {"step_id": step_id, "tool": "t", "input": {}, "output_key": step_id, **more}
+
+    def order(*steps: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+        spec = read_spec({"workflow_id": "w", "steps": list(steps)})
+        assert read_spec(write_spec(spec)) == spec
+        return {step.step_id: step.depends_on for step in spec.steps}
+
+    assert order(old("a"), old("b"), old("c")) == {"a": (), "b": ("a",), "c": ("b",)}
+    assert order(old("a"), old("b", parallel_group=1), old("c", parallel_group=1), old("d")) == {
+        "a": (),
+        "b": ("a",),
+        "c": ("a",),
+        "d": ("b", "c"),
+    }
+    assert order(old("a"), old("b"), old("c", depends_on=["a"]))["c"] == ("a",)
+    # One that takes what a later step makes was never run from top to bottom.
+    assert order(old("a", input={"x": "{b}"}), old("b")) == {"a": (), "b": ()}
+    assert order({"step_id": "a", "tool": "t"}, {"step_id": "b", "tool": "t"}) == {"a": (), "b": ()}
+
+
 def test_an_input_from_another_step_is_a_step_to_wait_for() -> None:
     spec = read_spec(fixtures.overseer())
 

@@ -7,6 +7,7 @@ from hypothesis import given
 
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.references import (
+    OF_ITEMS,
     Reference,
     find_inside,
     find_references,
@@ -79,8 +80,8 @@ def test_everything_else_is_a_literal(text: str) -> None:
 
 
 def test_items_are_references_only_where_there_are_items() -> None:
-    assert read_reference("item.name", items=True) == Reference("item", ("name",))
-    assert read_reference("index", items=True) == Reference("index")
+    assert read_reference("item.name", own=OF_ITEMS) == Reference("item", ("name",))
+    assert read_reference("index", own=OF_ITEMS) == Reference("index")
     assert resolve({"kind": "item", "file": "index"}, lookup) == {"kind": "item", "file": "index"}
 
 

@@ -45,7 +45,7 @@ def test_a_workflow_with_everything_in_it_is_valid() -> None:
             },
             inputs={"path": {"type": "string"}, "numbers": {"type": "array", "default": [1]}},
             outputs={"a": "steps.each.output", "b": "${steps.inner.output.card}", "c": "inputs.path"},
-            my_own_note={"anything": True},
+            **{"x-note": {"anything": True}},
         )
         == []
     )
@@ -124,6 +124,31 @@ def test_a_workflow_with_everything_in_it_is_valid() -> None:
         ),
         ({"step_id": "a", "depend_on": ["first"]}, "there is no key 'depend_on'; did you mean 'depends_on'?"),
         ({"step_id": "a", "timeout_ms": 5}, "did you mean 'timeout'?"),
+        ({"step_id": "a", "while": "inputs.x"}, "there is no key 'while'; did you mean 'repeat'?"),
+        ({"step_id": "a", "max_iterations": 3}, "there is no key 'max_iterations'; did you mean 'repeat'?"),
+        ({"step_id": "a", "loop": ["x"]}, "there is no key 'loop'; did you mean 'repeat'?"),
+        ({"step_id": "a", "run_if": "true"}, "there is no key 'run_if'; did you mean 'when'?"),
+        ({"step_id": "a", "secrets": ["KEY"]}, "secrets are given to the file of a python_tool"),
+        (
+            {"step_id": "a", "type": "python_tool", "tool_path": "a.py", "secrets": ["sk-123 456"]},
+            "it never holds the secret itself",
+        ),
+        ({"step_id": "a", "repeat": {"until": "last > 1", "limit": 0}}, "limit must be between 1 and 10,000"),
+        ({"step_id": "a", "repeat": {"until": "item > 1", "limit": 2}}, "item is only known in a step with"),
+        ({"step_id": "a", "repeat": {"until": "last >", "limit": 2}}, "cannot be understood"),
+        ({"step_id": "a", "when": "last > 1"}, "when: last is not known yet"),
+        ({"step_id": "a", "backoff_jitter": 2}, "backoff_jitter must be between 0 and 1"),
+        ({"step_id": "a", "backoff_factor": 0.5}, "backoff_factor must be between 1 and 100"),
+        ({"step_id": "a", "answer_schema": {"type": "object"}}, "only an approval has one"),
+        (
+            {"step_id": "a", "type": "approval", "description": "?", "answer_schema": {"type": "number?"}},
+            "there is no type",
+        ),
+        (
+            {"step_id": "a", "type": "approval", "description": "?", "answer_schema": {"required": 5}},
+            "it is no JSON Schema",
+        ),
+        ({"step_id": "a", "zzz": 1}, "there is no key 'zzz'; a key of your own begins with x-"),
         ({"step_id": "a", "prompt": "Hello"}, "did you mean 'prompt_template'?"),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from ratchet.sandbox import close
 from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.caller import call_tool
+from ratchet.tools.definition import read_tool
+from ratchet.tools.definition_file import ToolError
 from ratchet.tools.programs import has_function
 from tests.tools.bench import Bench, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
@@ -233,13 +237,17 @@ def test_a_listener_that_raises_does_not_break_the_node(bench: Bench) -> None:
 
 
 def test_a_node_that_is_killed_from_outside_may_be_tried_again(bench: Bench) -> None:
-    # It names itself, since there are others that were made in advance.
-    source = "import ctypes, time\ndef run():\n    ctypes.CDLL(None).prctl(15, b'victim')\n    time.sleep(60)"
+    # It names itself, since there are others that were made in advance; and it is looked for among all processes, since
+    # its parent is not below this one any more once the helper that started the parent was killed and replaced.
+    name = secrets.token_hex(7)
+    source = (
+        f"import ctypes, time\ndef run():\n    ctypes.CDLL(None).prctl(15, b'{name}')\n    time.sleep(60)"
+    )
 
     async def killed() -> ToolCallFailed:
         calling = asyncio.create_task(call_tool(python_tool(source), {}, bench.occasion()))
         deadline = time.monotonic() + 240
-        while not (victims := [pid for pid in _descendants() if _name(pid) == "victim"]):
+        while not (victims := _processes_named(name)):
             assert time.monotonic() < deadline
             assert not calling.done()
             await asyncio.sleep(0.05)
@@ -282,29 +290,36 @@ def test_inputs_that_are_not_json_are_refused(bench: Bench) -> None:
     assert "not JSON" in str(failed)
 
 
-def _descendants() -> set[int]:
-    """All processes below this one."""
-    found: set[int] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        children = _children(waiting.pop())
-        found |= children
-        waiting += children
+def _processes_named(name: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if path.read_text().strip() == name:
+                found.append(int(path.parent.name))
     return found
 
 
-def _name(pid: int) -> str | None:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return None
+LEAK = "import os, sys\ndef run(fail=False):\n    key = os.environ['WEATHER_KEY']\n    print(key, file=sys.stderr)\n"
 
 
-def _children(pid: int) -> set[int]:
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found |= {int(each) for each in task.read_text().split()}
-        except OSError:
-            continue
-    return found
+def test_a_secret_that_a_tool_names_is_in_its_environment_and_in_no_record(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = python_tool(LEAK + "    assert not fail, key\n    return [len(key), key]", secrets=["WEATHER_KEY"])
+    monkeypatch.setenv("WEATHER_KEY", 'quite "secret" text')
+    other = python_tool("def run():\n    return 1", secrets=["OTHER_KEY"])
+    assert "no tool may be given the variable OTHER_KEY" in str(bench.fails(other))
+    called = bench.call(tool, {})
+    assert called.value == [19, "${WEATHER_KEY}"]
+    assert called.said == "${WEATHER_KEY}\n"
+    failed = bench.fails(tool, {"fail": True})
+    assert "secret" not in f"{failed} {failed.said}"
+
+
+def test_only_what_runs_here_is_given_secrets_by_name() -> None:
+    with pytest.raises(ToolError, match="only a python tool or a program is given variables by name"):
+        read_tool(
+            {"type": "llm", "secrets": ["KEY"], "llm": {"prompt_template": "x"}}, folder=None, id="asks"
+        )
+    with pytest.raises(ToolError, match="is no name of a variable"):
+        python_tool("def run():\n    return 1", secrets=["sk-123"])

@@ -1,4 +1,4 @@
-"""The small language of `when`: comparisons, `and`, `or`, `not`, `in`, `len()`, literals and references.
+"""The small language of `when` and `until`: comparisons, `and`, `or`, `not`, `in`, `len()`, literals and references.
 
 A condition is parsed, never evaluated by Python: there is no way to reach an object, a function or a file from it.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from .errors import SpecError, StepFailed
-from .references import PATTERN, Lookup, Reference, find_inside, read_reference
+from .references import ALL_NAMES, PATTERN, Lookup, Reference, find_inside, read_reference
 
 LONGEST = 1000
 _MOST_PARTS = 200
@@ -110,12 +110,12 @@ def _without_references(text: str, names: dict[str, Reference]) -> str:
 
     def put(match: re.Match[str]) -> str:
         if match["text"]:
-            if find_inside(match["text"], items=True):
+            if find_inside(match["text"], own=ALL_NAMES):
                 raise ValueError(f"{match['text']} is a literal; write the reference without the quotes")
             if _UNKNOWN_ESCAPE.search(match["text"]):
                 raise ValueError(f"{match['text']} has a backslash that means nothing")
             return match["text"]
-        reference = read_reference(match["braced"] or match["bare"], items=True)
+        reference = read_reference(match["braced"] or match["bare"], own=ALL_NAMES)
         assert reference is not None
         name = f"_{len(names)}"
         names[name] = reference

@@ -18,9 +18,9 @@ WITHIN = "within"
 class StepCall:
     """One try at one step: what is to be called with which values.
 
-    `name` says where in the run: `clean`, `translate[3]` for an item of a list, `report/draft` for a step inside a
-    sub-workflow. `tool` is the step's own tool, or its fallback on the last try. `prompt` is the step's template
-    with the values in their places. For a `container`, a list or a workflow, nothing is called itself.
+    `name` says where in the run: `clean`, `translate[3]` for an item of a list or a round, `report/draft` for a step
+    inside a sub-workflow. `tool` is the step's own tool, or its fallback on the last try. `prompt` is the step's
+    template with the values in their places. For a `container`, a list or a workflow, nothing is called itself.
     """
 
     name: str
@@ -31,6 +31,8 @@ class StepCall:
     prompt: str | None = None
     number: int = 1
     container: bool = False
+    rounds: tuple[int, ...] = ()
+    """In which round of each step that is repeated around it."""
 
 
 @dataclass(frozen=True)

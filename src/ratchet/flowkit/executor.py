@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -27,18 +28,18 @@ from .execution import (
     StepRecord,
     metrics_within,
 )
-from .graph import data_sources, dependencies
+from .graph import data_sources, dependencies, own_names
 from .reader import DEEPEST
-from .references import Lookup, Reference, resolve, take
-from .spec import StepType, WorkflowSpec, WorkflowStep
+from .references import OF_ROUNDS, Lookup, Reference, resolve, take
+from .spec import AtLimit, StepType, WorkflowSpec, WorkflowStep
 from .templates import fill_prompt
 from .validation import check_inputs, require_valid
 
 # A caller that keeps the limit itself reports more about what it stopped; this is for one that does not.
 _GRACE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
 Room = Callable[[StepCall], AbstractAsyncContextManager[object]]
 """Waits until there is room for a call, and gives it back when the block ends."""
+PartOfStep = Callable[[WorkflowStep, str, Mapping[str, Any]], Awaitable["StepRecord"]]
 MOST_ITEMS = 100_000
 
 
@@ -71,7 +72,7 @@ async def call_until_done(
             error = StepError(str(failed), number, failed.metrics, failed.hint)
             fallback = caller.fallback(call) if call.tool == own_tool else None
             if number < tries and not failed.final:
-                pause = min(_LONGEST_PAUSE_SECONDS, step.backoff_seconds * 2 ** (number - 1))
+                pause = pause_before(step, number)
             elif fallback is not None and fallback != own_tool:
                 pause, tries, call = 0.0, number + 1, replace(call, tool=fallback)
             elif failed.blocks:
@@ -86,6 +87,12 @@ async def call_until_done(
             result = replace(result, metrics={**result.metrics, **took})
         return replace(result, tries=number)
     raise AssertionError("the last try returns")
+
+
+def pause_before(step: WorkflowStep, retry: int) -> float:
+    """The seconds to wait before a retry, the first of which is 1. Steps that failed together draw different ones."""
+    longest = min(step.backoff_most, step.backoff_seconds * step.backoff_factor ** (retry - 1))
+    return longest * (1 - step.backoff_jitter * random.random())
 
 
 @asynccontextmanager
@@ -143,13 +150,21 @@ class _Scope:
     """One workflow that runs: the whole of it, or one inside a step."""
 
     def __init__(
-        self, run: _Execution, spec: WorkflowSpec, inputs: Mapping[str, Any], *, prefix: str, depth: int
+        self,
+        run: _Execution,
+        spec: WorkflowSpec,
+        inputs: Mapping[str, Any],
+        *,
+        prefix: str,
+        depth: int,
+        rounds: tuple[int, ...] = (),
     ) -> None:
         self._run = run
         self._spec = spec
         self._inputs = inputs
         self._prefix = prefix
         self._depth = depth
+        self._rounds = rounds
         self._steps = {step.step_id: step for step in spec.steps}
         self._records: dict[str, StepRecord] = {}
         self._needs = dependencies(spec)
@@ -228,7 +243,7 @@ class _Scope:
                 return StepRecord("skipped", error=None if wanted else reason)
             if step.for_each is not None:
                 return await self._do_each(step, name)
-            return await self._do_one(step, name, {})
+            return await self._do_rounds(step, name, {})
         except StepFailed as failed:
             # Before anything was called: what it was to be given does not exist.
             call = StepCall(name, step, self._spec, {}, step.tool_name)
@@ -260,7 +275,9 @@ class _Scope:
         await self._run.journal.started(call)
         async with task_group() as group:
             tasks = [
-                group.create_task(self._do_item(step, f"{name}[{index}]", item, index))
+                group.create_task(
+                    self._do_part(self._do_rounds, step, f"{name}[{index}]", {"item": item, "index": index})
+                )
                 for index, item in enumerate(items)
             ]
         records = [task.result() for task in tasks]
@@ -274,13 +291,49 @@ class _Scope:
             return StepRecord("held")
         return await self._end(call, Result([record.value for record in records], taken))
 
-    async def _do_item(self, step: WorkflowStep, name: str, item: Any, index: int) -> StepRecord:
+    async def _do_rounds(self, step: WorkflowStep, name: str, around: Mapping[str, Any]) -> StepRecord:
+        """Do a step until its condition holds, if it has one. Each round is recorded, so that it is done once."""
+        repeat = step.repeat
+        if repeat is None:
+            return await self._do_one(step, name, around)
+        condition = read_condition(repeat.until)
+        last = resolve(repeat.start, self._lookup(around, absent=None), own=own_names(step) - OF_ROUNDS)
+        call = StepCall(name, step, self._spec, {}, step.tool_name, container=True)
+        self._run.open[name] = call
+        await self._run.journal.started(call)
+        records: list[StepRecord] = []
+        for number in range(repeat.limit):
+            this = f"{name}[{number}]"
+            if number and repeat.pause_seconds and self._run.journal.finished(this) is None:
+                await asyncio.sleep(repeat.pause_seconds)
+            values = {**around, "last": last, "round": number}
+            record = await self._do_part(self._do_one, step, this, values)
+            records.append(record)
+            if record.status == "held":
+                self._run.open.pop(name)
+                return StepRecord("held")
+            if record.status == "failed":
+                error = StepError(f"round {number}: {record.error}", record.tries, metrics_within(records))
+                return await self._end(call, error)
+            last = record.value
+            if condition.holds(self._lookup({**values, "last": last}, absent=None)):
+                break
+        else:
+            if repeat.at_limit is AtLimit.FAIL:
+                why = f"after {repeat.limit} rounds this does not hold: {repeat.until}"
+                return await self._end(call, StepError(why, 1, metrics_within(records)))
+        return await self._end(call, Result(last, {"rounds": len(records), **metrics_within(records)}))
+
+    async def _do_part(
+        self, do: PartOfStep, step: WorkflowStep, name: str, around: Mapping[str, Any]
+    ) -> StepRecord:
+        """An item of a list, or a round."""
         known = self._run.journal.finished(name)
         if known is not None:
             record = _ended(known)
         else:
             try:
-                record = await self._do_one(step, name, {"item": item, "index": index})
+                record = await do(step, name, around)
             except StepFailed as failed:
                 call = StepCall(name, step, self._spec, {}, step.tool_name)
                 record = await self._end(call, StepError(str(failed), 1, failed.metrics, failed.hint))
@@ -289,12 +342,14 @@ class _Scope:
 
     async def _do_one(self, step: WorkflowStep, name: str, around: Mapping[str, Any]) -> StepRecord:
         lookup = self._lookup(around, absent=None)
-        values = resolve(step.input_mapping, lookup, items=bool(around))
-        prompt = step.prompt_template and fill_prompt(
-            step.prompt_template, values, lookup, items=bool(around)
-        )
+        own = own_names(step)
+        values = resolve(step.input_mapping, lookup, own=own)
+        prompt = step.prompt_template and fill_prompt(step.prompt_template, values, lookup, own=own)
         holds = step.step_type is StepType.SUB_WORKFLOW or step.workflow_spec is not None
-        call = StepCall(name, step, self._spec, values, step.tool_name, prompt, container=holds)
+        rounds = (*self._rounds, around["round"]) if "round" in around else self._rounds
+        call = StepCall(
+            name, step, self._spec, values, step.tool_name, prompt, container=holds, rounds=rounds
+        )
         self._run.open[name] = call
         try:
             return await (self._do_workflow(call) if holds else self._do_call(call))
@@ -342,7 +397,9 @@ class _Scope:
             inputs = check_inputs(spec, call.values)
         except SpecError as error:
             raise StepFailed(str(error), final=True) from error
-        inner = _Scope(self._run, spec, inputs, prefix=f"{call.name}/", depth=self._depth + 1)
+        inner = _Scope(
+            self._run, spec, inputs, prefix=f"{call.name}/", depth=self._depth + 1, rounds=call.rounds
+        )
         await inner.run()
         taken = metrics_within(inner._records.values())
         match inner.status():
@@ -384,6 +441,9 @@ class _Scope:
         def find(reference: Reference) -> Any:
             if reference.kind == "inputs":
                 return take(reference, self._inputs.get(reference.name))
+            if reference.kind == "last" and around["last"] is None:
+                # Before the first round there is nothing, and nothing inside of it.
+                return None
             if reference.kind != "steps":
                 return take(reference, around[reference.kind])
             if self._has_value(reference.name):

@@ -6,22 +6,31 @@ from collections.abc import Collection, Iterator, Mapping
 
 from .conditions import read_condition
 from .errors import SpecError
-from .references import Reference, find_inside, find_references
+from .references import ALL_NAMES, NO_NAMES, OF_ITEMS, OF_ROUNDS, Own, Reference, find_inside, find_references
 from .spec import WorkflowSpec, WorkflowStep
 
 _MOST_CYCLES = 10
 _LONGEST_SHOWN = 40
 
 
+def own_names(step: WorkflowStep) -> Own:
+    """What a step can refer to beside inputs and other steps."""
+    if step.for_each is None:
+        return NO_NAMES if step.repeat is None else OF_ROUNDS
+    return OF_ITEMS if step.repeat is None else ALL_NAMES
+
+
 def references_of(step: WorkflowStep, *, lenient: bool = False) -> tuple[Reference, ...]:
-    """What a step refers to: in its inputs, its prompt, its list and its condition.
+    """What a step refers to: in its inputs, its prompt, its list and its conditions.
 
     A condition that cannot be read raises `SpecError`, or refers to nothing if `lenient`.
     """
     found = dict.fromkeys(_taken(step))
-    if step.when is not None:
+    for condition in (step.when, step.repeat and step.repeat.until):
+        if condition is None:
+            continue
         try:
-            found |= dict.fromkeys(read_condition(step.when).references)
+            found |= dict.fromkeys(read_condition(condition).references)
         except SpecError:
             if not lenient:
                 raise
@@ -123,9 +132,10 @@ def cycle_message(cycle: list[str]) -> str:
 
 
 def _taken(step: WorkflowStep) -> tuple[Reference, ...]:
-    items = step.for_each is not None
+    own = own_names(step)
     return (
-        *find_references(step.input_mapping, items=items),
-        *find_inside(step.prompt_template or "", items=items),
+        *find_references(step.input_mapping, own=own),
+        *find_inside(step.prompt_template or "", own=own),
         *find_references(step.for_each),
+        *(find_references(step.repeat.start, own=own - OF_ROUNDS) if step.repeat else ()),
     )

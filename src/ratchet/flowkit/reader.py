@@ -3,7 +3,7 @@
 In older files a step's `input` or `input_parameters` is its `input_mapping`, `output_key` its `output_name`,
 `input_from_step` a step to wait for; `input_parameters` of a workflow are its `inputs`. In such inputs `{name}` means a
 workflow input or the output of a step. The old keys stay next to the new ones and are read only where those are
-absent.
+absent. Steps of such files were run one after the other, and still are: what they do to the world may need it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from .errors import SpecError, trimmed
+from .graph import needed, references_of
 from .jsontext import load_json, require_json
 from .spec import (
+    AtLimit,
     OperationType,
+    Repeat,
     StepType,
     ToolDefinition,
     WorkflowInput,
@@ -29,6 +32,8 @@ from .spec import (
 )
 
 OLD_KEYS = frozenset({"input", "input_parameters", "output_key", "input_from_step", "task_for_node"})
+_ORDERED = frozenset({"input", "output_key"})
+"""By these keys a step of a file is known whose steps ran in the order of the file."""
 _PLACE = re.compile(r"(?<![\w{$])\{([A-Za-z_][\w-]*)((?:\.[\w-]+)*)\}")
 Choice = TypeVar("Choice", bound=StrEnum)
 Part = TypeVar("Part")
@@ -118,6 +123,10 @@ class SpecFields:
         self.wrong(key, "true or false", value)
         return default
 
+    def maybe(self, key: str, _default: None) -> bool | None:
+        """A flag that need not be set either way."""
+        return self.flag(key, False) if self.has(key) else self.any(key)
+
     def number(self, key: str, default: float) -> float:
         value = self.any(key)
         if value is None:
@@ -180,6 +189,7 @@ _READERS: Mapping[str, Callable[[SpecFields, str, Any], Any]] = {
     "str | None": lambda fields, key, _usual: fields.text(key),
     "tuple[str, ...]": lambda fields, key, _usual: fields.texts(key),
     "bool": SpecFields.flag,
+    "bool | None": SpecFields.maybe,
     "float": SpecFields.number,
     "int": SpecFields.whole,
 }
@@ -225,7 +235,32 @@ def read_step(
         parallel_group=_group(fields),
         depends_on=_depends_on(fields),
         for_each=fields.any("for_each"),
+        repeat=_repeat(fields, here),
+        answer_schema=fields.mapping("answer_schema") if fields.has("answer_schema") else None,
     )
+
+
+def _repeat(fields: SpecFields, here: str) -> Repeat | None:
+    if not fields.has("repeat"):
+        fields.any("repeat")
+        return None
+    inner = SpecFields(fields.mapping("repeat"), f"{here}repeat: ", fields.problems)
+    until, limit = inner.text("until"), inner.whole("limit", 0)
+    for key in ("until", "limit"):
+        if not inner.has(key):
+            inner.missing(key)
+    found = Repeat(
+        until or "",
+        limit,
+        inner.any("start"),
+        inner.number("pause_seconds", 0.0),
+        inner.choice("at_limit", AtLimit) or AtLimit.FAIL,
+    )
+    fields.problems += [
+        f"{here}repeat: there is no key {key!r}; it has until, limit, start, pause_seconds and at_limit"
+        for key in inner.rest()
+    ]
+    return found
 
 
 def _step_type(fields: SpecFields) -> StepType:
@@ -343,10 +378,12 @@ def _workflow(
             _output(name, one, where, problems)
             for name, one in _named(fields, "outputs", "source_reference").items()
         ),
-        steps=tuple(
-            step
-            for number, one in enumerate(steps, start=1)
-            if (step := read_step(one, number, old_names, where, problems, nested)) is not None
+        steps=_in_their_order(
+            tuple(
+                step
+                for number, one in enumerate(steps, start=1)
+                if (step := read_step(one, number, old_names, where, problems, nested)) is not None
+            )
         ),
         required_tools=listed.texts("llm_tools"),
         python_tools=listed.texts("python_tools"),
@@ -357,6 +394,27 @@ def _workflow(
         },
     )
     return replace(spec, extra={**spec.extra, "dependencies": listed.rest()}) if listed.rest() else spec
+
+
+def _in_their_order(steps: tuple[WorkflowStep, ...]) -> tuple[WorkflowStep, ...]:
+    """The steps of an old file, each waiting for those before it, unless it says itself what it waits for; steps of one
+    parallel group that stand together run together. A file whose steps need later ones was never run in its order."""
+    if not any(_ORDERED & step.extra.keys() for step in steps):
+        return steps
+    place = {step.step_id: number for number, step in enumerate(steps)}
+    for number, step in enumerate(steps):
+        waits = needed(step.depends_on, references_of(step, lenient=True))
+        if any(place.get(each, -1) >= number for each in waits):
+            return steps
+    before: tuple[str, ...] = ()
+    batch: list[WorkflowStep] = []
+    found = []
+    for step in steps:
+        if not batch or step.parallel_group is None or step.parallel_group != batch[-1].parallel_group:
+            before, batch = tuple(each.step_id for each in batch), []
+        batch.append(step)
+        found.append(step if step.depends_on else replace(step, depends_on=before))
+    return tuple(found)
 
 
 def _input(name: str, data: Mapping[str, Any], where: str, problems: list[str]) -> WorkflowInput:

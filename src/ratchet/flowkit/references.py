@@ -2,7 +2,8 @@
 
 A text that is a reference and nothing else stands for the value, whatever its type. `${…}` inside a longer text is
 replaced by the value as text, or as JSON when it is no text. `$${…}` stays as `${…}`. Everything else is a literal.
-`item`, `item.<path>` and `index` are references only in a step that runs for each item of a list.
+`item`, `item.<path>` and `index` are references only in a step that runs for each item of a list, `last`, `last.<path>`
+and `round` only in one that is repeated.
 """
 
 from __future__ import annotations
@@ -16,18 +17,31 @@ from typing import Any, Literal
 
 from .errors import StepFailed
 
-Kind = Literal["inputs", "steps", "item", "index"]
+Kind = Literal["inputs", "steps", "item", "index", "last", "round"]
+Own = frozenset[str]
+"""The names that a step has for itself: those of its list, of its rounds, of both, or none."""
+NO_NAMES: Own = frozenset()
+OF_ITEMS: Own = frozenset({"item", "index"})
+OF_ROUNDS: Own = frozenset({"last", "round"})
+ALL_NAMES: Own = OF_ITEMS | OF_ROUNDS
 
 _SEGMENT = r"""(?:\.[\w-]+|\[\d{1,9}\]|\['[^']*'\]|\["[^"]*"\])"""
 _NAMED = rf"(?:inputs|steps)\.[\w-]+{_SEGMENT}*"
-_REFERENCE = rf"(?:{_NAMED}|item{_SEGMENT}*|index)"
+_OF_ITEMS = rf"item{_SEGMENT}*|index"
+_OF_ROUNDS = rf"last{_SEGMENT}*|round"
+_REFERENCE = rf"(?:{_NAMED}|{_OF_ITEMS}|{_OF_ROUNDS})"
 _SEGMENTS = re.compile(_SEGMENT)
-_WHOLE = {False: re.compile(_NAMED), True: re.compile(_REFERENCE)}
-_INSIDE = {
-    items: re.compile(rf"(?P<escape>\$)?\$\{{\s*(?P<reference>{known})\s*\}}")
-    for items, known in ((False, _NAMED), (True, _REFERENCE))
+_KNOWN = {
+    NO_NAMES: _NAMED,
+    OF_ITEMS: rf"(?:{_NAMED}|{_OF_ITEMS})",
+    OF_ROUNDS: rf"(?:{_NAMED}|{_OF_ROUNDS})",
+    ALL_NAMES: _REFERENCE,
 }
-_BEGINNINGS = ("inputs.", "steps.", "item", "index", "${")
+_WHOLE = {own: re.compile(known) for own, known in _KNOWN.items()}
+_INSIDE = {
+    own: re.compile(rf"(?P<escape>\$)?\$\{{\s*(?P<reference>{known})\s*\}}") for own, known in _KNOWN.items()
+}
+_BEGINNINGS = ("inputs.", "steps.", "item", "index", "last", "round", "${")
 PATTERN = _REFERENCE
 """What a reference looks like, for the readers of longer texts."""
 
@@ -47,7 +61,7 @@ class Reference:
     @property
     def below(self) -> tuple[str | int, ...]:
         """The way into the value itself."""
-        return self.path[{"inputs": 1, "steps": 2, "item": 0, "index": 0}[self.kind] :]
+        return self.path[{"inputs": 1, "steps": 2}.get(self.kind, 0) :]
 
     def __str__(self) -> str:
         return self.kind + "".join(_segment(part) for part in self.path)
@@ -56,42 +70,42 @@ class Reference:
 Lookup = Callable[[Reference], Any]
 
 
-def read_reference(text: str, *, items: bool = False) -> Reference | None:
+def read_reference(text: str, *, own: Own = NO_NAMES) -> Reference | None:
     """The reference that the whole text is, bare or as `${…}`; nothing if it is a literal."""
     if not text.startswith(_BEGINNINGS):
         return None
-    inside = _INSIDE[items].fullmatch(text) if text[0] == "$" else None
+    inside = _INSIDE[own].fullmatch(text) if text[0] == "$" else None
     if inside and not inside["escape"]:
         return _read(inside["reference"])
-    return _read(text) if _WHOLE[items].fullmatch(text) else None
+    return _read(text) if _WHOLE[own].fullmatch(text) else None
 
 
-def find_references(value: Any, *, items: bool = False) -> tuple[Reference, ...]:
-    """The references anywhere in a JSON value, each once and in order. `items` is true for a step with `for_each`."""
-    return tuple(dict.fromkeys(_references(value, items)))
+def find_references(value: Any, *, own: Own = NO_NAMES) -> tuple[Reference, ...]:
+    """The references anywhere in a JSON value, each once and in order. `own` are the names of its step."""
+    return tuple(dict.fromkeys(_references(value, own)))
 
 
-def find_inside(text: str, *, items: bool = False) -> tuple[Reference, ...]:
+def find_inside(text: str, *, own: Own = NO_NAMES) -> tuple[Reference, ...]:
     """The references of a template, in which only the form `${…}` counts."""
     if "${" not in text:
         return ()
-    found = _INSIDE[items].finditer(text)
+    found = _INSIDE[own].finditer(text)
     return tuple(dict.fromkeys(_read(match["reference"]) for match in found if not match["escape"]))
 
 
-def resolve(value: Any, lookup: Lookup, *, items: bool = False) -> Any:
+def resolve(value: Any, lookup: Lookup, *, own: Own = NO_NAMES) -> Any:
     """The value with every reference in it replaced by what `lookup` says; looked-up values are not read again."""
     if isinstance(value, str):
-        reference = read_reference(value, items=items)
-        return lookup(reference) if reference else resolve_inside(value, lookup, items=items)
+        reference = read_reference(value, own=own)
+        return lookup(reference) if reference else resolve_inside(value, lookup, own=own)
     if isinstance(value, Mapping):
-        return {key: resolve(inner, lookup, items=items) for key, inner in value.items()}
+        return {key: resolve(inner, lookup, own=own) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(inner, lookup, items=items) for inner in value]
+        return [resolve(inner, lookup, own=own) for inner in value]
     return value
 
 
-def resolve_inside(text: str, lookup: Lookup, *, items: bool = False) -> str:
+def resolve_inside(text: str, lookup: Lookup, *, own: Own = NO_NAMES) -> str:
     """A template with each `${…}` replaced by its value as text."""
     if "${" not in text:
         return text
@@ -99,7 +113,7 @@ def resolve_inside(text: str, lookup: Lookup, *, items: bool = False) -> str:
     def put(match: re.Match[str]) -> str:
         return match[0][1:] if match["escape"] else as_text(lookup(_read(match["reference"])))
 
-    return _INSIDE[items].sub(put, text)
+    return _INSIDE[own].sub(put, text)
 
 
 def as_text(value: Any) -> str:
@@ -117,16 +131,16 @@ def take(reference: Reference, value: Any) -> Any:
     return value
 
 
-def _references(value: Any, items: bool) -> Iterator[Reference]:
+def _references(value: Any, own: Own) -> Iterator[Reference]:
     waiting = [value]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            reference = read_reference(value, items=items)
+            reference = read_reference(value, own=own)
             if reference:
                 yield reference
             elif "${" in value:
-                yield from find_inside(value, items=items)
+                yield from find_inside(value, own=own)
         elif isinstance(value, Mapping):
             waiting.extend(reversed(list(value.values())))
         elif isinstance(value, list | tuple):

@@ -7,7 +7,7 @@ from typing import Any
 from .errors import SpecError
 from .inputs import TYPES
 from .reader import read_spec, shown
-from .spec import NAME, WORKFLOW_ID, OperationType, StepType, WorkflowSpec
+from .spec import NAME, WORKFLOW_ID, AtLimit, OperationType, StepType, WorkflowSpec
 
 __all__ = ["plan_schema", "read_plan", "workflow_schema"]
 
@@ -133,9 +133,32 @@ def _step() -> Schema:
                 "anyOf": [{"type": "array"}, _TEXT, {"type": "null"}],
                 "description": "run once for each `item` of this list",
             },
+            "repeat": _nullable(
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["until", "limit"],
+                    "properties": {
+                        "until": {"type": "string", "description": "a condition on `last`, its newest value"},
+                        "limit": {"type": "integer", "minimum": 1, "maximum": 10_000},
+                        "start": {"description": "what `last` is in the first round; null, if not given"},
+                        "pause_seconds": _nullable({"type": "number", "minimum": 0, "maximum": 3600}),
+                        "at_limit": {"enum": [*map(str, AtLimit), None]},
+                    },
+                },
+                "run again until a condition holds, at most so often",
+            ),
             "fallback_tool": _nullable(_TEXT),
             "backoff_seconds": _nullable({"type": "number", "minimum": 0, "maximum": 3600}),
-            "cache": _nullable(_FLAG, "whether a result may be used again"),
+            "backoff_factor": _nullable({"type": "number", "minimum": 1, "maximum": 100}),
+            "backoff_most": _nullable({"type": "number", "minimum": 0, "maximum": 3600}),
+            "backoff_jitter": _nullable({"type": "number", "minimum": 0, "maximum": 1}),
+            "secrets": _nullable(_TEXT_OR_TEXTS, "names of variables that the file at `tool_path` is given"),
+            "answer_schema": _nullable({"type": "object"}, "what a person answers to an approval"),
+            "cache": _nullable(
+                _FLAG,
+                "whether an earlier result may be used again; models: only if true, or at temperature 0",
+            ),
         },
     }
 

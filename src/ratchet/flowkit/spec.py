@@ -61,6 +61,26 @@ class OperationType(StrEnum):
     VALIDATOR = "validator"
 
 
+class AtLimit(StrEnum):
+    """What becomes of a repeated step whose condition still does not hold after its last round."""
+
+    FAIL = "fail"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A step is run again until something holds of its value, which is `last` in the next round."""
+
+    until: str
+    limit: int
+    start: Any = None
+    """What `last` is in the first round."""
+    pause_seconds: float = 0.0
+    at_limit: AtLimit = AtLimit.FAIL
+    """Whether the step fails then, or keeps the value of the last round."""
+
+
 @dataclass(frozen=True)
 class WorkflowInput:
     name: str
@@ -109,10 +129,23 @@ class WorkflowStep:
     """Run only if this holds, such as `steps.check.output.score >= 0.5 and inputs.mode != 'fast'`."""
     for_each: Any = None
     """A reference to a list (or a list): the step runs once for each `item`, and its value is the list of results."""
+    repeat: Repeat | None = None
+    """Run again until a condition holds, at most so often; with `for_each`, each item by itself."""
     fallback_tool: str | None = None
     backoff_seconds: float = 0.5
-    """Pause before the first retry; doubles."""
-    cache: bool = True
+    """Pause before the first retry."""
+    backoff_factor: float = 2.0
+    """By how much each pause is longer than the one before."""
+    backoff_most: float = 60.0
+    """Seconds that no pause is longer than."""
+    backoff_jitter: float = 0.2
+    """How much of a pause is left to chance, so that steps which failed together do not try again together."""
+    secrets: tuple[str, ...] = ()
+    """Names of variables that the file of a `python_tool` is given. Other tools name theirs themselves."""
+    answer_schema: Mapping[str, Any] | None = None
+    """What a person answers to an `approval`, as JSON Schema; the answer is the value of the step then."""
+    cache: bool | None = None
+    """Whether an earlier result may be used again; if it does not say, whether the tool gives the same one anyway."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import StepFailed
-from .references import PATTERN, Lookup, as_text, read_reference
+from .references import NO_NAMES, PATTERN, Lookup, Own, as_text, read_reference
 
 _PLACE = re.compile(
     rf"(?P<escape>\$)?\$\{{\s*(?P<reference>{PATTERN})\s*\}}"
@@ -29,7 +29,7 @@ def names_in(template: str) -> tuple[str, ...]:
 
 
 def fill_prompt(
-    template: str, values: Mapping[str, Any], lookup: Lookup | None = None, *, items: bool = False
+    template: str, values: Mapping[str, Any], lookup: Lookup | None = None, *, own: Own = NO_NAMES
 ) -> str:
     """The prompt with its places filled, all at once: braces inside a value stay what they are.
 
@@ -43,7 +43,7 @@ def fill_prompt(
             return as_text(values[match["name"]]) if match["name"] in values else match[0]
         if match["escape"]:
             return match[0][1:]
-        reference = read_reference(match["reference"], items=items)
+        reference = read_reference(match["reference"], own=own)
         return as_text(lookup(reference)) if reference and lookup else match[0]
 
     return _PLACE.sub(put, template)

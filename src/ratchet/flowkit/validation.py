@@ -13,12 +13,22 @@ from typing import Any, Literal
 
 from .conditions import read_condition
 from .errors import SpecError, trimmed
-from .graph import cycle_message, cycles, needed, references_of
+from .graph import cycle_message, cycles, needed, own_names, references_of
 from .inputs import TYPES, check_inputs, parse_input_texts, pattern_problem, value_problems
 from .reader import DEEPEST, OLD_KEYS
-from .references import Reference, find_inside, find_references, read_reference
+from .references import (
+    NO_NAMES,
+    OF_ITEMS,
+    OF_ROUNDS,
+    Own,
+    Reference,
+    find_inside,
+    find_references,
+    read_reference,
+)
 from .spec import (
     WORKFLOW_ID,
+    Repeat,
     StepType,
     ToolDefinition,
     WorkflowInput,
@@ -29,20 +39,24 @@ from .spec import (
     name_problem,
 )
 from .templates import names_in
+from .value_schema import schema_problems
 
 _ALMOST_BARE = re.compile(r"(?:inputs|steps)\.\S+")
-_ALMOST_INSIDE = re.compile(r"\$\{\s*(?:inputs?|steps?|items?|index)\b[^{}]*\}")
+_ALMOST_INSIDE = re.compile(r"\$\{\s*(?:inputs?\b|steps?\b|items?\b|index\b|last(?=[.\[]))[^{}]*\}")
 _OTHER_BRACES = re.compile(r"(?<![${])\{\{?\s*(?:inputs|steps)\.[^{}]*\}")
 _STEP_KEYS = (
     *("step_id", "type", "description", "tool", "prompt_template", "tool_path", "generate_tool"),
     *("operation_type", "workflow_path", "workflow_spec", "input_mapping", "output_name", "timeout"),
-    *("retry_on_failure", "max_retries", "parallel_group", "depends_on", "when", "for_each"),
-    *("fallback_tool", "backoff_seconds", "cache"),
+    *("retry_on_failure", "max_retries", "parallel_group", "depends_on", "when", "for_each", "repeat"),
+    *("fallback_tool", "backoff_seconds", "backoff_factor", "backoff_most", "backoff_jitter", "cache"),
+    *("secrets", "answer_schema"),
 )
 _WORKFLOW_KEYS = (
     *("workflow_id", "version", "description", "created_by", "created_at", "tags", "portable"),
     *("inputs", "outputs", "steps", "tools", "dependencies"),
 )
+# Older files have them; they say nothing that is used.
+_OLD_WORKFLOW_KEYS = frozenset({"name", "priority", "output_schema", "metadata"})
 _MEANT = {
     "step_type": "type",
     "tool_name": "tool",
@@ -53,22 +67,39 @@ _MEANT = {
     "if": "when",
     "foreach": "for_each",
     "retries": "max_retries",
+    "run_if": "when",
+    "only_if": "when",
+    "while": "repeat",
+    "until": "repeat",
+    "loop": "repeat",
+    "max_iterations": "repeat",
+    "secret": "secrets",
+    "jitter": "backoff_jitter",
+    "backoff": "backoff_seconds",
+    "schema": "answer_schema",
+    "retry": "retry_on_failure",
+    "cached": "cache",
 }
 LONGEST_SECONDS = 31 * 24 * 3600.0
 MOST_RETRIES = 100
 LONGEST_BACKOFF = 3600.0
 MOST_STEPS = 100_000
+MOST_ROUNDS = 10_000
+LARGEST_FACTOR = 100.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 def unknown_keys(kind: Literal["workflow", "step"], extra: Mapping[str, Any]) -> Iterator[str]:
-    """Keys that look like a misspelling of one that exists. Others, and `x-…`, are the author's own."""
+    """Keys that do not exist, with the nearest that does. What begins with `x-` is the author's own."""
     for key in extra:
-        meant = None if key.startswith("x-") else _meant(kind, key)
-        if meant:
-            yield f"there is no key {key!r}; did you mean {meant!r}?"
+        if key.startswith("x-") or key in OLD_KEYS or (kind == "workflow" and key in _OLD_WORKFLOW_KEYS):
+            continue
+        meant = _meant(kind, key)
+        hint = f"did you mean {meant!r}?" if meant else "a key of your own begins with x-"
+        yield f"there is no key {key!r}; {hint}"
 
 
-def mistaken_references(value: Any, *, items: bool = False) -> Iterator[str]:
+def mistaken_references(value: Any, *, own: Own = NO_NAMES) -> Iterator[str]:
     """Texts that look like a reference and are none."""
     waiting = [value]
     while waiting:
@@ -78,18 +109,18 @@ def mistaken_references(value: Any, *, items: bool = False) -> Iterator[str]:
         elif isinstance(inner, list | tuple):
             waiting.extend(reversed(inner))
         elif isinstance(inner, str):
-            if _ALMOST_BARE.fullmatch(inner) and read_reference(inner, items=items) is None:
+            if _ALMOST_BARE.fullmatch(inner) and read_reference(inner, own=own) is None:
                 yield f"{inner!r} looks like a reference and is none"
-            yield from mistakes_inside(inner, items=items)
+            yield from mistakes_inside(inner, own=own)
 
 
-def mistakes_inside(text: str, *, items: bool = False) -> Iterator[str]:
+def mistakes_inside(text: str, *, own: Own = NO_NAMES) -> Iterator[str]:
     """Parts of a template that look like a reference and are none."""
     if "{" not in text:
         return
     for match in _ALMOST_INSIDE.finditer(text):
         escaped = text.startswith("$", match.start() - 1) and match.start() > 0
-        if not escaped and read_reference(match[0], items=items) is None:
+        if not escaped and read_reference(match[0], own=own) is None:
             yield f"{match[0]!r} looks like a reference and is none"
     for match in _OTHER_BRACES.finditer(text):
         yield f"{match[0]!r} is no reference; write ${{{match[0].strip('{} ')}}}"
@@ -97,12 +128,10 @@ def mistakes_inside(text: str, *, items: bool = False) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def _meant(kind: Literal["workflow", "step"], key: str) -> str | None:
-    if key in OLD_KEYS:
-        return None
     if kind == "step" and key in _MEANT:
         return _MEANT[key]
     known = _STEP_KEYS if kind == "step" else _WORKFLOW_KEYS
-    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.8)), None)
+    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.6)), None)
 
 
 @dataclass(frozen=True)
@@ -126,12 +155,12 @@ class Scope:
             depth,
         )
 
-    def value_problems(self, value: Any, *, items: bool = False) -> Iterator[str]:
+    def value_problems(self, value: Any, *, own: Own = NO_NAMES) -> Iterator[str]:
         """What is wrong with the references inside a value, and with what only looks like one."""
-        if isinstance(value, str) and "." not in value and "{" not in value and not items:
+        if isinstance(value, str) and "." not in value and "{" not in value and not own:
             return
-        yield from mistaken_references(value, items=items)
-        for reference in find_references(value, items=items):
+        yield from mistaken_references(value, own=own)
+        for reference in find_references(value, own=own):
             yield from self.reference_problems(reference)
 
     def reference_problems(self, reference: Reference) -> Iterator[str]:
@@ -228,12 +257,15 @@ def step_problems(step: WorkflowStep, waits: frozenset[str], scope: Scope) -> It
         if name not in scope.outputs:
             yield f"depends on {name}, which does not exist{listed(name, scope.outputs)}"
     for name, value in step.input_mapping.items():
-        for problem in scope.value_problems(value, items=step.for_each is not None):
+        for problem in scope.value_problems(value, own=own_names(step)):
             yield f"input {name}: {problem}"
     if step.prompt_template is not None:
         yield from _prompt(step, step.prompt_template, scope)
     if step.when is not None:
         yield from _condition(step.when, scope)
+    if step.repeat is not None:
+        yield from _rounds(step, step.repeat, scope)
+    yield from _people_and_secrets(step)
     if step.for_each is not None:
         yield from _list(step.for_each, scope)
     if step.workflow_spec is not None:
@@ -267,13 +299,54 @@ def _numbers(step: WorkflowStep) -> Iterator[str]:
         yield f"max_retries must be between 0 and {MOST_RETRIES}, not {step.max_retries}"
     if not 0 <= step.backoff_seconds <= LONGEST_BACKOFF:
         yield f"backoff_seconds must be between 0 and {LONGEST_BACKOFF:.0f}, not {step.backoff_seconds:g}"
+    if not 1 <= step.backoff_factor <= LARGEST_FACTOR:
+        yield f"backoff_factor must be between 1 and {LARGEST_FACTOR:.0f}, not {step.backoff_factor:g}"
+    if not 0 <= step.backoff_most <= LONGEST_BACKOFF:
+        yield f"backoff_most must be between 0 and {LONGEST_BACKOFF:.0f}, not {step.backoff_most:g}"
+    if not 0 <= step.backoff_jitter <= 1:
+        yield f"backoff_jitter must be between 0 and 1, not {step.backoff_jitter:g}"
+
+
+def _rounds(step: WorkflowStep, repeat: Repeat, scope: Scope) -> Iterator[str]:
+    own = own_names(step)
+    if not 1 <= repeat.limit <= MOST_ROUNDS:
+        yield f"repeat: limit must be between 1 and {MOST_ROUNDS:,}, not {repeat.limit}"
+    if not 0 <= repeat.pause_seconds <= LONGEST_BACKOFF:
+        yield (
+            f"repeat: pause_seconds must be between 0 and {LONGEST_BACKOFF:.0f}, not {repeat.pause_seconds:g}"
+        )
+    for problem in scope.value_problems(repeat.start, own=own - OF_ROUNDS):
+        yield f"repeat: start: {problem}"
+    try:
+        references = read_condition(repeat.until).references
+    except SpecError as error:
+        yield from (f"repeat: until: {problem}" for problem in error.problems)
+        return
+    for reference in references:
+        if reference.kind in OF_ITEMS and reference.kind not in own:
+            yield f"repeat: until: {reference} is only known in a step with for_each"
+        for problem in scope.reference_problems(reference):
+            yield f"repeat: until: {problem}"
+
+
+def _people_and_secrets(step: WorkflowStep) -> Iterator[str]:
+    if step.answer_schema is not None:
+        if step.step_type is not StepType.APPROVAL:
+            yield "an answer_schema says what a person answers, so only an approval has one"
+        else:
+            yield from (f"answer_schema: {problem}" for problem in schema_problems(step.answer_schema))
+    if step.secrets and (step.step_type is not StepType.PYTHON_TOOL or step.tool_path is None):
+        yield "secrets are given to the file of a python_tool (tool_path); any other tool names its own"
+    for name in step.secrets:
+        if _VARIABLE.fullmatch(name) is None:
+            yield f"secrets: {name[:80]!r} is no name of a variable; it never holds the secret itself"
 
 
 def _prompt(step: WorkflowStep, template: str, scope: Scope) -> Iterator[str]:
-    items = step.for_each is not None
-    for problem in mistakes_inside(template, items=items):
+    own = own_names(step)
+    for problem in mistakes_inside(template, own=own):
         yield f"prompt_template: {problem}"
-    for reference in find_inside(template, items=items):
+    for reference in find_inside(template, own=own):
         for problem in scope.reference_problems(reference):
             yield f"prompt_template: {problem}"
     for name in names_in(template):
@@ -291,8 +364,8 @@ def _condition(text: str, scope: Scope) -> Iterator[str]:
         yield from error.problems
         return
     for reference in references:
-        if reference.kind in ("item", "index"):
-            yield f"when: {reference} is not known yet; the condition is asked once, before the list is taken"
+        if reference.kind not in ("inputs", "steps"):
+            yield f"when: {reference} is not known yet; the condition is asked once, before the step begins"
         for problem in scope.reference_problems(reference):
             yield f"when: {problem}"
 
@@ -322,7 +395,7 @@ def _inner_inputs(step: WorkflowStep, inner: WorkflowSpec) -> Iterator[str]:
         if value is None:
             if one.required and one.default is None:
                 yield f"its workflow needs the input {name}"
-        elif not find_references(value, items=step.for_each is not None):
+        elif not find_references(value, own=own_names(step)):
             yield from value_problems(one, value)
 
 

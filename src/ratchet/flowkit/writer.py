@@ -8,7 +8,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
-from .spec import ToolDefinition, WorkflowInput, WorkflowOutput, WorkflowSpec, WorkflowStep
+from .spec import Repeat, ToolDefinition, WorkflowInput, WorkflowOutput, WorkflowSpec, WorkflowStep
 
 # What a field is called in a file, where it is not its own name.
 _KEYS = {"step_type": "type", "tool_type": "type", "tool_name": "tool"}
@@ -88,6 +88,10 @@ def _plain(value: Any) -> Any:
         return write_spec(value)
     if isinstance(value, tuple):
         return list(value)
+    if isinstance(value, Repeat):
+        kept = {each.name: getattr(value, each.name) for each in fields(value)}
+        usual = {each.name: each.default for each in fields(value)}
+        return {key: _plain(each) for key, each in kept.items() if each != usual[key]}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, float):

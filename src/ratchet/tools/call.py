@@ -112,7 +112,7 @@ def variable(name: str, settings: Tools) -> str:
     if name not in (settings.variables or "").split():
         raise ToolCallFailed(
             f"no tool may be given the variable {name}",
-            hint=f"add {name} to tools.variables in ratchet.toml, if this tool is to have it",
+            hint=f"add {name} to tools.variables in ratchet.toml, names apart by spaces, if this tool is to have it",
             final=True,
         )
     value = os.environ.get(name, "").strip()

@@ -214,6 +214,8 @@ class Tool:
     """Seconds; without one the caller's limit holds."""
     fallback_tool: str | None = None
     requirements: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Names of variables that a Python tool or a program is given in its environment."""
 
     llm: LlmBody | None = None
     python: PythonBody | None = None
@@ -294,7 +296,7 @@ def write_tool(tool: Tool) -> dict[str, Any]:
     outside = tool.type in ("openapi", "mcp")
     if tool.network != outside:
         data["network"] = tool.network
-    if tool.cache != (not tool.network):
+    if tool.cache != usual_cache(tool.network, tool.llm):
         data["cache"] = tool.cache
     if tool.examples:
         data["examples"] = [_written_example(each) for each in tool.examples]
@@ -304,6 +306,11 @@ def write_tool(tool: Tool) -> dict[str, Any]:
         data[tool.type.value] = _set_fields(tool.body)
         _settle(data, tool)
     return {**tool.extra, **data}
+
+
+def usual_cache(network: bool, llm: LlmBody | None) -> bool:
+    """Whether the same inputs give the same answer, so that it need not be made again."""
+    return not network and (llm is None or llm.temperature == 0)
 
 
 def _settle(data: dict[str, Any], tool: Tool) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from packaging.utils import canonicalize_name
 from ratchet.config.workflow_settings import Tools
 from ratchet.environments import Busy, find_or_make, named_files, own_pip, source_variables
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, IsolationRefused, Policy, Stopped, run
+from ratchet.sandbox.leftovers import discard
 from ratchet.tools.call import ToolCallFailed
 
 _LINES = 8
@@ -30,18 +30,25 @@ _OPTIONS = ("--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no
 _MOST = 100
 
 
-async def build(directory: Path, requirements: Sequence[str], seconds: float) -> None:
-    """Make the environment at `directory`, which must not exist. Raises `ToolCallFailed`; what it made stays there."""
+async def build(
+    directory: Path, requirements: Sequence[str], seconds: float, constraints: Sequence[str] = ()
+) -> None:
+    """Make the environment at `directory`, which must not exist. Raises `ToolCallFailed`; what it made stays there.
+
+    Packages that `constraints` name are installed in those versions, if at all.
+    """
     until = time.monotonic() + seconds
     scratch = directory / "tmp"
     scratch.mkdir(parents=True, mode=0o700)
     empty = [sys.executable, "-I", "-m", "venv", "--without-pip", str(directory)]
-    install = [*_pip(directory), "install", *_OPTIONS, "--", *requirements]
+    bounds = scratch / "constraints.txt"
+    bounds.write_text("".join(f"{each}\n" for each in constraints))
+    install = [*_pip(directory), "install", *_OPTIONS, "--constraint", str(bounds), "--", *requirements]
     for argv in (empty, install):
         finished = await _run(argv, directory, max(0.1, until - time.monotonic()))
         if not finished.ok:
             raise _failed(requirements, finished, seconds)
-    shutil.rmtree(scratch, ignore_errors=True)
+    discard(scratch)
 
 
 async def _run(argv: Sequence[str], directory: Path, seconds: float) -> Finished:
@@ -139,19 +146,21 @@ class ToolEnvironment:
         return self.programs / "python"
 
 
-async def environment_for(requirements: Sequence[str], home: Path, settings: Tools) -> ToolEnvironment:
-    """The environment that has `requirements` installed, made now if there is none yet.
+async def environment_for(
+    requirements: Sequence[str], home: Path, settings: Tools, constraints: Sequence[str] = ()
+) -> ToolEnvironment:
+    """The environment that has `requirements` installed, within `constraints`, made now if there is none yet.
 
     Raises `ToolCallFailed` for requirements that cannot be installed, with the last words of the installer.
     """
     wanted = read_requirements(requirements)
 
     async def make(directory: Path) -> None:
-        await build(directory, wanted, settings.install_seconds)
+        await build(directory, wanted, settings.install_seconds, constraints)
 
     try:
         directory = await find_or_make(
-            _root(home) / _name(wanted),
+            _root(home) / _name((*wanted, *constraints)),
             make,
             seconds=settings.install_seconds,
             keep_days=settings.environment_days,

@@ -159,6 +159,14 @@ class ToolTested:
         """Whether there were examples, and all of them passed."""
         return bool(self.results) and all(each.passed for each in self.results)
 
+    @property
+    def failed(self) -> int | None:
+        """How many examples did not give what they must; `None` where no real answer was held against one."""
+        checked = [each for each in self.results if each.checked]
+        if not checked or any(each.simulated for each in checked):
+            return None
+        return sum(not each.passed for each in checked)
+
 
 async def test_tool(tool: Tool, occasion: Occasion) -> ToolTested:
     """Call the tool with the input of each example, one after the other. What fails is reported, not raised."""

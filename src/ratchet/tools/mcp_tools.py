@@ -1,8 +1,8 @@
 """Tools of MCP servers, and the servers that are kept between the calls of one run.
 
-A server of the settings is trusted as an agent is: it sees the machine without its secrets, and has the network. One of
-a definition sees what any program of a tool sees. Both end, with all that they started, when the answer is there, or
-with the run that they were started for.
+A server of the settings is trusted as an agent is: it sees the system and what its command line names, and has the
+network. One of a definition sees what any program of a tool sees. Both end, with all that they started, when the answer
+is there, or with the run that they were started for.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ratchet.engines.session_home import private_places
 from ratchet.kernel import Misuse
 from ratchet.sandbox import Bounds, IsolationRefused, Policy, wrapped
 from ratchet.sandbox.policy import is_shown
+from ratchet.sandbox.toolchain import named_places
 from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, filled_in
 from ratchet.tools.definition import McpBody, Tool, ToolType
 from ratchet.tools.programs import NOT_FOUND, PYTHONS, SCRATCH, TIMED_OUT, bounds_for, environment
@@ -302,11 +303,10 @@ def _configured(
         )
     argv = shlex.split(server.argv)
     given = {each: os.environ[each] for each in (server.environment or "").split() if each in os.environ}
-    named = tuple(path for path in map(Path, argv) if path.is_absolute() and path.exists())
+    named = named_places(argv)
     policy = Policy(
-        see_everything=True,
+        see_system=True,
         network=True,
-        # Listed for when they lie in the machine's /tmp, which is not shown.
         readable=named,
         hidden=private_places(occasion.runtime.home, os.environ, named),
         environment={**environment(), "PATH": os.environ.get("PATH", os.defpath), **given},

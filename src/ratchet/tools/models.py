@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -129,6 +130,18 @@ def model_of(body: LlmBody, settings: Settings, environment: Mapping[str, str]) 
     return choose_model(
         settings.llm, model=body.model, role=body.role, tier=body.tier, environment=environment
     )
+
+
+def asked_model(body: LlmBody | None, settings: Settings, environment: Mapping[str, str]) -> str:
+    """Whom a tool, or a plain question, would ask now: another answer may come when that is another model."""
+    chosen = None if body is None else body.model
+    with contextlib.suppress(Misuse, Missing):
+        chosen = None if body is None else model_of(body, settings, environment)
+    if chosen is None and _asks_llm(settings):
+        chosen = default_model(settings.llm, environment)
+    role, _, tier = (chosen or "").partition(".")
+    meant = settings.llm.roles.get(role, {})
+    return f"{settings.workflows.llm}/{chosen}/{meant.get(tier, meant) if meant else ''}"
 
 
 def choose_model(

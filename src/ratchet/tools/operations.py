@@ -8,18 +8,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, NotFound
+from ratchet.ledger.runs import get_run
 from ratchet.ledger.tools import (
     CallStats,
     ToolVersionStatus,
     VersionRow,
+    call_of_step,
     call_stats,
     list_versions,
+    score_call,
+    tools_by_id,
     versions_by_id,
 )
-from ratchet.operations import Listing, McpTool, NameWindow, Param, Window, filled, line_of, operation
+from ratchet.operations import (
+    MAX_ID,
+    Listing,
+    McpTool,
+    NameWindow,
+    Param,
+    Window,
+    described,
+    filled,
+    line_of,
+    operation,
+)
 from ratchet.runtime.call import Call
-from ratchet.tools.definition import ToolType
+from ratchet.tools.definition import ToolType, full_name
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.tools.sources import FOLDER_NAME, SUFFIXES
 
@@ -60,6 +75,9 @@ class ToolAnswer:
     description: str
     tags: list[str]
     problem: str | None
+    broken: str | None = field(
+        kw_only=True, metadata=described("that it fails its own examples, as far as they were run")
+    )
 
     @classmethod
     def of(cls, found: ToolVersion, **more: Any) -> Self:
@@ -119,6 +137,7 @@ class ToolVersionAnswer:
     failures: int
     created_at: int
     promoted_at: int | None
+    approvable: bool = field(metadata=described("whether it is better and only an answer differs"))
 
     @classmethod
     def of(cls, row: VersionRow, *, is_called: bool) -> Self:
@@ -130,6 +149,17 @@ class ToolFeedback:
     tool: str
     task: str
     good: bool = field(metadata={"description": "whether it served"})
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredCall:
+    """A call that was scored. `tool` and `version` made it."""
+
+    run_id: int
+    step: str
+    tool: str
+    version: str
+    score: float
 
 
 def located(call: Call, text: str) -> str:
@@ -358,6 +388,49 @@ def feedback(
     return ToolFeedback(tool, task, good)
 
 
+@operation(
+    "tool score",
+    "POST /tools/score",
+    tool=McpTool("score_call", "Score a call of a tool", repeatable=True),
+    examples=["ratchet tool score 12 summarise 0.2", "ratchet tool score 12 'translate[3]' 1"],
+    see=["workflow show", "tool list", "workflow evolve"],
+    done="{it.tool} {it.version} has the score {it.score:g} for {it.step} of run {it.run_id}",
+)
+def score(
+    call: Call,
+    run_id: Annotated[int, Param("The number of a run.", metavar="RUN", least=1, most=MAX_ID, argument=True)],
+    step: Annotated[
+        str,
+        Param(
+            "The step, as `ratchet workflow show RUN` names it.", metavar="STEP", longest=1000, argument=True
+        ),
+    ],
+    score: Annotated[
+        float,
+        Param("How good its answer was, from 0 to 1.", metavar="SCORE", least=0, most=1, argument=True),
+    ],
+) -> ScoredCall:
+    """Say how good the answer of a step was.
+
+    An answer that was scored high is right when variants of the tool are judged, one that was scored low is no model
+    for them, and a tool whose calls are scored low is a candidate for evolution. A later score replaces an earlier one.
+    """
+    with call.write() as tx:
+        get_run(tx, run_id)
+        found = call_of_step(tx, run_id, step)
+        if found is None or found.id is None:
+            error = NotFound(f"call of a tool in run {run_id} by step", step)
+            error.hint = "a step that used an earlier result made none; score the run that made it"
+            raise error
+        score_call(tx, found.id, score)
+        row = versions_by_id(tx, [found.version_id])[found.version_id]
+        named = tools_by_id(tx, [found.tool_id]).get(found.tool_id)
+        name = str(found.tool_id) if named is None else full_name(named.name, named.folder)
+        told = {"tool": name, "version": row.version, "step": step, "score": score}
+        tx.event("tool.scored", message=f"{name} {row.version}: {score:g}", run_id=run_id, data=told)
+    return ScoredCall(run_id, step, name, row.version, score)
+
+
 def best_first(tx: Transaction, found: Sequence[ToolVersion]) -> list[tuple[ToolVersion, float | None]]:
     """Tools with the mean score of their calls, the best first; one that nobody scored by the part that went well."""
     rows = versions_by_id(tx, [each.id for each in found])
@@ -371,4 +444,4 @@ def _score(row: VersionRow) -> float | None:
     return 1 - row.failures / row.calls if row.calls else None
 
 
-OPERATIONS = (list_, search, show, versions, pin, unpin, feedback)
+OPERATIONS = (list_, search, show, versions, pin, unpin, feedback, score)

@@ -17,6 +17,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from ratchet.sandbox import (
     run,
 )
 from ratchet.sandbox.policy import is_shown
-from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, no_listener
+from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, no_listener, variable
 from ratchet.tools.definition import ExecutableBody, PythonBody, Tool
 from ratchet.tools.environments import ToolEnvironment, environment_for
 from ratchet.tools.inside.python_tool import last_document
@@ -90,6 +91,22 @@ def environment(*programs: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def secrets_of(tool: Tool, occasion: Occasion) -> dict[str, str]:
+    """The variables that the tool asks for by name. Raises `ToolCallFailed` for one that it may not have."""
+    return {name: variable(name, occasion.runtime.settings.tools) for name in tool.secrets}
+
+
+def without_secrets(finished: Finished, secrets: Mapping[str, str]) -> Finished:
+    """What a process said, with its name in the place of each secret: nothing of it may get into the record."""
+    stdout, stderr, problem = finished.stdout, finished.stderr, finished.problem
+    for name, value in secrets.items():
+        shown = f"${{{name}}}"
+        for shape in {value, json.dumps(value)[1:-1]}:
+            stdout, stderr = (text.replace(shape.encode(), shown.encode()) for text in (stdout, stderr))
+            problem = None if problem is None else problem.replace(shape, shown)
+    return replace(finished, stdout=stdout, stderr=stderr, problem=problem) if secrets else finished
 
 
 def as_json(value: Any) -> bytes:
@@ -178,9 +195,11 @@ async def call_python(
 ) -> ToolResult:
     """Raises `ToolCallFailed`."""
     bounds = bounds_for(tool, occasion, seconds)
-    alone = bool(tool.requirements or tool.network)
+    given = secrets_of(tool, occasion)
+    alone = bool(tool.requirements or tool.network or given)
     with startable(tool):
         finished = await (_run_alone if alone else _run_forked)(tool, body, values, occasion, bounds)
+    finished = without_secrets(finished, given)
     if not finished.ok:
         raise failure_of(tool, finished, bounds)
     try:
@@ -215,14 +234,15 @@ async def _run_alone(
         python, shown = made.python, (made.directory,)
     entry = body.entry if has_function(body.source, body.entry) else None
     order = {"source": body.source, "name": f"<{tool.id}>", "entry": entry, "input": values}
-    policy = Policy(network=tool.network, readable=shown, environment=environment(python.parent))
+    own = environment(python.parent) | secrets_of(tool, occasion)
+    policy = Policy(network=tool.network, readable=shown, environment=own)
     return await run(
         [str(python), "-I", "-c", _inside()],
         cwd=SCRATCH,
         stdin=as_json(order),
         bounds=bounds,
         policy=policy,
-        overhear=listener_to(occasion),
+        overhear=None if tool.secrets else listener_to(occasion),
     )
 
 
@@ -268,10 +288,11 @@ async def call_program(
     _check_files(tool, body)
     argv, shown = _command_line(tool, body, values, occasion, own)
     bounds = bounds_for(tool, occasion, seconds)
+    given = secrets_of(tool, occasion)
     policy = Policy(
         network=tool.network,
         readable=tuple(dict.fromkeys(shown)),
-        environment=environment(*([own.programs] if own else [])),
+        environment=environment(*([own.programs] if own else [])) | given,
     )
     with startable(tool):
         finished = await run(
@@ -280,8 +301,9 @@ async def call_program(
             stdin=_stdin(values),
             bounds=bounds,
             policy=policy,
-            overhear=listener_to(occasion),
+            overhear=None if given else listener_to(occasion),
         )
+    finished = without_secrets(finished, given)
     result = _result(argv, finished)
     if not finished.ok:
         failed = failure_of(tool, finished, bounds)

@@ -24,6 +24,7 @@ from ratchet.tools.definition import (
     Tool,
     ToolType,
     WorkflowBody,
+    usual_cache,
 )
 from ratchet.tools.definition_file import (
     DefinitionFields,
@@ -38,6 +39,7 @@ from ratchet.tools.definition_file import (
 
 TOOL_DIR = "{tool_dir}"
 _MOST_SCRIPT_BYTES = 16 * 1024 * 1024
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,127}", re.ASCII)
 _COST = ("free", "low", "medium", "high", "very-high")
 _SPEED = ("very-fast", "fast", "medium", "slow", "very-slow")
@@ -277,10 +279,11 @@ def read(
         "examples": _examples(fields),
         "constraints": _constraints(fields),
         "network": network,
-        "cache": fields.flag("cache", not network),
+        "cache": fields.flag("cache", usual_cache(network, body if isinstance(body, LlmBody) else None)),
         "timeout": _timeout(fields, data),
         "fallback_tool": fields.optional_text("fallback_tool") or _old_fallback(fields.rest),
         "requirements": fields.texts("requirements"),
+        "secrets": _secrets(fields, kind),
     }
     if fields.problems:
         raise ToolError(fields.problems, file=file)
@@ -297,6 +300,18 @@ def read(
         files=tuple(fields.files),
         warnings=tuple(fields.warnings),
     )
+
+
+def _secrets(fields: DefinitionFields, kind: ToolType) -> tuple[str, ...]:
+    names = fields.texts("secrets")
+    if names and kind not in (ToolType.PYTHON, ToolType.EXECUTABLE):
+        fields.wrong("secrets", "only a python tool or a program is given variables by name")
+    for name in names:
+        if _VARIABLE.fullmatch(name) is None:
+            fields.wrong(
+                "secrets", f"{name[:80]!r} is no name of a variable; it never holds the secret itself"
+            )
+    return names
 
 
 def _id(fields: DefinitionFields, given: str | None) -> str:

@@ -79,7 +79,8 @@ class ToolVersion:
     """One version of a tool, as it is called. `id` is the row of the version, `tool_id` that of the tool.
 
     `source` is the file that the tool comes from, or another place such as `shipped:word_count.yaml`. `folder` is that
-    of the workflow that it belongs to, and empty for one that is known everywhere.
+    of the workflow that it belongs to, and empty for one that is known everywhere. `examples_failed` is `None`
+    until its examples are run.
     """
 
     id: int
@@ -91,6 +92,13 @@ class ToolVersion:
     source: str
     folder: str = ""
     pinned: bool = False
+    examples_failed: int | None = None
+
+    @property
+    def broken(self) -> str | None:
+        """That it fails its own examples, in words, if it does."""
+        checked = sum(example.checked for example in self.tool.examples)
+        return f"fails {self.examples_failed} of {checked} examples" if self.examples_failed else None
 
 
 # Inside the class `list` is its method.
@@ -177,6 +185,7 @@ class Toolbox:
             source=row.source,
             folder=row.folder,
             pinned=row.pinned_id is not None,
+            examples_failed=found.examples_failed,
         )
 
     def list(self) -> Versions:
@@ -362,4 +371,5 @@ def _version(row: CalledRow, tool: Tool) -> ToolVersion:
         source=row.source,
         folder=row.folder,
         pinned=row.pinned_id is not None,
+        examples_failed=row.examples_failed,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ratchet.runtime import JobContext, Kinds
+    from ratchet.runtime import JobContext, Kinds, Runtime
+    from ratchet.runtime.runtime import Companion
 
 
 RUN = "workflow"
@@ -26,6 +27,13 @@ def add_kinds(kinds: Kinds) -> None:
     kinds.add(EVOLVE, _evolve)
     kinds.add(OPTIMISE, _optimise)
     kinds.add(SCHEDULED, _start_scheduled)
+    kinds.beside(_watch_triggers)
+
+
+def _watch_triggers(runtime: Runtime, process_id: str) -> Companion:
+    from ratchet.workflows.trigger_watch import TriggerWatch
+
+    return TriggerWatch(runtime, process_id)
 
 
 async def _run(job: JobContext) -> object:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,7 +27,45 @@ _LONGEST_TAG = 200
 _QUOTED = re.compile(r"\"([^\"]{1,200})\"|“([^”]{1,200})”|`([^`]{1,200})`|(?<!\w)'([^']{1,200})'(?!\w)")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"[^\W\d_]\w*")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _BEGINNING = re.compile(r"(?:^|[.!?:;]\s+)[^\w]*\w+")
+_AMOUNTS = frozenset(
+    (
+        *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+        *(
+            "twenty",
+            "thirty",
+            "fifty",
+            "hundred",
+            "thousand",
+            "half",
+            "once",
+            "twice",
+            "all",
+            "every",
+            "both",
+        ),
+    )
+)
+_NEGATIONS = frozenset(
+    (
+        *(
+            "not",
+            "no",
+            "never",
+            "none",
+            "nothing",
+            "neither",
+            "nor",
+            "without",
+            "except",
+            "excluding",
+            "unless",
+        ),
+        *("cannot", "avoid", "skip", "ignore", "nicht", "kein", "keine", "keinen", "nie", "niemals", "ohne"),
+        *("außer", "ne", "pas", "jamais", "sans", "sin", "nunca"),
+    )
+)
 # Below this, two texts have nothing to do with each other.
 _NEAR = 0.4
 _SHARED = 0.3
@@ -106,8 +146,9 @@ def plain(sentence: str) -> str:
 
 
 def mark_of(sentence: str) -> str:
-    """The same for the same sentence, however it is spaced."""
-    return hashlib.sha256(plain(sentence).encode("utf-8", "replace")).hexdigest()
+    """The same for the same sentence, however it is spaced and with or without a full stop."""
+    text = unicodedata.normalize("NFC", plain(sentence)).rstrip(" .!…")
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def particulars(sentence: str) -> frozenset[str]:
@@ -123,8 +164,21 @@ def particulars(sentence: str) -> frozenset[str]:
     return frozenset(folded(each) for each in quoted | figures | names)
 
 
+def decisive_words(sentence: str) -> list[str]:
+    """The words by which a sentence says that something is not to be, and the amounts that it spells out."""
+    words = [folded(word).replace("’", "'") for word in _WORD.findall(plain(sentence))]
+    return sorted(
+        "not" if word.endswith("n't") else word
+        for word in words
+        if word in _NEGATIONS or word in _AMOUNTS or word.endswith("n't")
+    )
+
+
 def differ_in(one: str, other: str) -> str | None:
-    """A particular of one sentence that the other does not have."""
+    """A particular of one sentence that the other does not have: a name, a figure, an amount, or a negation."""
+    words = Counter(decisive_words(one)), Counter(decisive_words(other))
+    if odd := sorted({*(words[0] - words[1]), *(words[1] - words[0])}):
+        return odd[0]
     for here, there in ((one, other), (other, one)):
         text = folded(plain(there))
         for each in sorted(particulars(here)):

@@ -261,11 +261,40 @@ def keep(call: Call, spec: WorkflowSpec, *, origin: str, name: str | None = None
     changes_nothing=True,
 )
 def check(call: Call, spec: Spec) -> CheckedAnswer:
-    """Say everything that is wrong with a workflow, tools that do not exist included. Nothing is saved or run."""
-    from ratchet.workflows.saved import check_data, known_tools
+    """Say everything for which a run would refuse a workflow, tools that do not exist included.
 
-    problems = check_data(spec, known_tools(call.ledger, call.settings))
+    Nothing is saved or run.
+    """
+    from ratchet.workflows.saved import check_runnable
+
+    problems = check_runnable(call.runtime, spec)
     return CheckedAnswer(not problems, problems)
+
+
+@operation(
+    "workflow complete",
+    "POST /workflows/fill",
+    tool=McpTool("fill_workflow", "Have the tools of a workflow written", outside=True, queues=True),
+    status=202,
+    location="/workflows/runs/{it.run_id}",
+)
+def fill(call: Call, spec: Spec, engine: Engine = None, model: Model = None) -> WorkflowRunAnswer:
+    """Have the tools written that the steps of a workflow ask for with `generate_tool`, and save it with them.
+
+    A worker does it. 424 when the engine that writes cannot work now.
+    """
+    from ratchet.engines.preflight import check_for_worker
+    from ratchet.workflows.overseer import start_fill
+    from ratchet.workflows.preflight import check_overseer
+    from ratchet.workflows.saved import require_spec
+
+    found = require_spec(spec)
+    asked: dict[str, Any] = {"reuse": False, "engine": engine, "model": model}
+    check_for_worker(call.runtime, partial(check_overseer, call.runtime, found.workflow_id, **asked))
+    run_id = start_fill(
+        call.runtime, found, engine=engine, model=model, actor=call.actor, request_id=call.request_id
+    )
+    return WorkflowRunAnswer.at(call, run_id)
 
 
 @operation(
@@ -534,6 +563,7 @@ OPERATIONS = (
     saved,
     save,
     check,
+    fill,
     plan,
     all_runs,
     outcome,

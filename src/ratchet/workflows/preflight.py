@@ -19,7 +19,6 @@ from ratchet.tools.definition import LlmBody
 from ratchet.tools.models import model_of
 from ratchet.workflows.evolution.subject import choose_subject
 from ratchet.workflows.memory import find_plans
-from ratchet.workflows.overseer.proposal import reason_to_reuse
 from ratchet.workflows.runs.plan import RunPlan
 
 RUN_KIND = "workflow"
@@ -104,4 +103,4 @@ def _is_remembered(runtime: Runtime, sentence: str) -> bool:
     except MemoryFault:
         # As when it is planned: a memory that is out of reach has no plan.
         return False
-    return any(reason_to_reuse(runtime.settings.workflows, sentence, plan) for plan in plans)
+    return any(plan.exact for plan in plans)

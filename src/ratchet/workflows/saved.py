@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.reader import read_leniently, read_spec
 from ratchet.flowkit.spec import WorkflowSpec
 from ratchet.flowkit.validation import check_spec
 from ratchet.flowkit.writer import write_spec
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, RatchetError, with_hint
 from ratchet.ledger import Transaction
 from ratchet.ledger.workflows import SavedWorkflow, get_workflow, save_workflow
 from ratchet.runtime import Runtime
@@ -25,7 +26,29 @@ if TYPE_CHECKING:
     from ratchet.flowkit.spec import WorkflowSpec
     from ratchet.ledger import Ledger
 
+_IN_PYTHON = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 _ENDINGS = (".json", ".yaml", ".yml")
+UNWRITTEN = "step {}: its tool has not been written yet; `ratchet workflow fill FILE` has it written"
+
+
+class WorkflowPlace(Protocol):
+    """Where workflows and their tools are looked for; a runtime is one."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def home(self) -> Path: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPlace:
+    ledger: Ledger
+    settings: Settings
+    home: Path
 
 
 def check_file(path: Path, ledger: Ledger | None, settings: Settings) -> list[str]:
@@ -35,7 +58,44 @@ def check_file(path: Path, ledger: Ledger | None, settings: Settings) -> list[st
     except UnreadableWorkflow as bad:
         return bad.problems
     folder = path.resolve().parent
-    return check_data(data, None if ledger is None else known_tools(ledger, settings, folder))
+    if ledger is not None:
+        return check_runnable(CheckedPlace(ledger, settings, ledger.artifacts.root.parent), data, folder)
+    return check_data(data, None) or unwritten(read_spec(data))
+
+
+def check_python(named: str, ledger: Ledger | None, settings: Settings) -> list[str]:
+    """The same for a workflow that is written in Python."""
+    try:
+        data = write_spec(python_workflow(named))
+    except BadWorkflow as bad:
+        return bad.problems
+    if ledger is None:
+        return []
+    return check_runnable(CheckedPlace(ledger, settings, ledger.artifacts.root.parent), data)
+
+
+def check_runnable(place: WorkflowPlace, data: Any, folder: Path | None = None) -> list[str]:
+    """Everything for which a run would refuse the workflow, whatever its inputs. Nothing is recorded."""
+    problems = check_data(data, known_tools(place.ledger, place.settings, folder))
+    if problems:
+        return problems
+    # Loaded here: it knows what every kind of tool is called with.
+    from ratchet.workflows.runs.tools import find_tools
+
+    try:
+        find_tools(place, read_spec(data), folder=folder)
+    except RatchetError as error:
+        return list(getattr(error, "problems", None) or [with_hint(error)])
+    return []
+
+
+def unwritten(spec: WorkflowSpec) -> list[str]:
+    """The steps whose tools are yet to be written."""
+    found = [
+        UNWRITTEN.format(step.step_id) for step in spec.steps if step.generate_tool and not step.tool_name
+    ]
+    inner = [step.workflow_spec for step in spec.steps if step.workflow_spec is not None]
+    return [*found, *(problem for each in inner for problem in unwritten(each))]
 
 
 def check_data(data: Any, tools: Sequence[str] | None) -> list[str]:
@@ -97,13 +157,16 @@ def _files(spec: WorkflowSpec) -> Iterator[str]:
 
 
 def load_workflow(runtime: Runtime, named: str) -> tuple[WorkflowSpec, Path | None]:
-    """The workflow in a file, or the one saved under a name, and the folder in which its paths start."""
+    """The workflow in a file or a module of Python, or the one saved under a name, and the folder in which its paths
+    start."""
+    if names_python(named):
+        return python_workflow(named), None
     if names_file(named):
         return read_file(named), Path(named).resolve().parent
     return load_saved(runtime, named), None
 
 
-def load_saved(runtime: Runtime, name: str) -> WorkflowSpec:
+def load_saved(runtime: WorkflowPlace, name: str) -> WorkflowSpec:
     """The workflow that was saved under a name. Raises `NotFound`."""
     with runtime.ledger.read() as tx:
         return read_spec(get_workflow(tx, name).spec)
@@ -114,7 +177,24 @@ def names_file(named: str) -> bool:
     return named.endswith(_ENDINGS) or Path(named).is_file()
 
 
-def load_inner(runtime: Runtime, named: str, folder: Path | None) -> tuple[WorkflowSpec, Path | None]:
+def names_python(named: str) -> bool:
+    """Whether a person who writes this means a workflow that is written in Python: `module:name`, `file.py:name`."""
+    if named.rstrip(":").endswith(".py"):
+        raise Misuse(
+            f"{named} does not say which workflow of the file",
+            hint=f"write its name after a colon: `{named.rstrip(':')}:NAME`",
+        )
+    return _IN_PYTHON.fullmatch(named) is not None
+
+
+def python_workflow(named: str) -> WorkflowSpec:
+    """Its module is imported: only what a person has typed may be given here."""
+    from ratchet.workflows.python import load_python
+
+    return load_python(named).spec
+
+
+def load_inner(runtime: WorkflowPlace, named: str, folder: Path | None) -> tuple[WorkflowSpec, Path | None]:
     """A workflow that another one names: a file beside it or below, or a saved one."""
     if not named.endswith(_ENDINGS):
         # Never a file: a caller who may send a workflow may not have files of this machine read by it.

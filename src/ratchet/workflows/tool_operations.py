@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from ratchet.operations import McpTool, Param, described, operation
+from ratchet.kernel import NotFound
+from ratchet.ledger import to_json
+from ratchet.ledger.tools import get_version, note_examples
+from ratchet.ledger.usage import total
+from ratchet.operations import McpTool, Param, described, line_of, operation
 from ratchet.runtime.call import Call
 from ratchet.tools.call import CALL_SECONDS, Occasion, ToolCallFailed, ToolResult, ToolUse, no_listener
 from ratchet.tools.definition import read_name
@@ -15,7 +20,7 @@ from ratchet.tools.invocation import test_tool as try_examples
 from ratchet.tools.invocation import use_tool
 from ratchet.tools.operations import ToolAnswer, ToolName, Version, get_tool
 from ratchet.tools.registry import ToolVersion
-from ratchet.workflows.evolution import roll_back_tool
+from ratchet.workflows.evolution import approve_version, roll_back_tool
 from ratchet.workflows.operations import Engine, Model, Simulated, Why, WorkflowRunAnswer, start_evolution
 from ratchet.workflows.runs.tool_workflow import with_workflows
 
@@ -120,6 +125,9 @@ async def examples(
 
 async def try_version(call: Call, chosen: ToolVersion, seconds: float) -> TestedToolAnswer:
     tested = await try_examples(chosen.tool, _occasion(call, seconds))
+    if (failed := tested.failed) is not None:
+        with call.write() as tx:
+            note_examples(tx, chosen.id, failed)
     tried = [
         TestedExample(
             dict(each.input),
@@ -161,6 +169,131 @@ def rollback(call: Call, tool: ToolName) -> ToolAnswer:
 
 
 @operation(
+    "tool approve",
+    "POST /tools/{tool}/approve",
+    tool=McpTool("approve_tool", "Approve a version of a tool"),
+    examples=["ratchet tool approve split_words 1.1.0"],
+    see=["tool versions", "tool rollback"],
+    done="{it.tool} is {it.version} now",
+)
+def approve(
+    call: Call,
+    tool: ToolName,
+    version: Annotated[
+        str,
+        line_of(
+            "A version that was refused for a difference.", "VERSION", argument=True, outside="the version"
+        ),
+    ],
+) -> ToolAnswer:
+    """Take a version that was better but answers some input differently.
+
+    `ratchet tool versions` shows that input with both answers. Other refused versions cannot be approved. An example in
+    the definition of the tool is the better way to say which answer is right: it counts for all later versions, too.
+    """
+    approve_version(call.runtime, **_own(call, tool), version=version, actor=call.actor)
+    return ToolAnswer.of(get_tool(call, tool))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCertificateAnswer:
+    """What a version of a tool was promoted on."""
+
+    tool: str
+    version: str
+    hash: str
+    parent: str
+    parent_hash: str
+    promoted_at: int
+    reason: str | None = field(metadata=described("why it was promoted, and by whom if a person approved it"))
+    summary: str = field(metadata=described("what its author says of the change"))
+    proposed_by: dict[str, Any] = field(metadata=described("engine, run, attempt and commit"))
+    patch_sha256: str = field(metadata=described("of its parent's definition and its own, as JSON lines"))
+    judge_hash: str | None = field(
+        metadata=described("of the examples, held-out inputs and rules that decided")
+    )
+    outcome: str
+    verdict: str | None = field(metadata=described("what the judge said"))
+    improvement: float
+    measurements: dict[str, float]
+    report: str | None = field(metadata=described("the artifact with every answer and measurement"))
+    cost: dict[str, Any]
+    simulated: bool
+
+
+@operation(
+    "tool certificate",
+    "GET /tools/{tool}/certificate",
+    tool=McpTool("get_tool_certificate", "Show what a version of a tool was promoted on"),
+    examples=["ratchet tool certificate split_words", "ratchet tool certificate split_words 1.1.0 --json"],
+    see=["tool versions", "tool rollback"],
+    columns={
+        "tool": "tool",
+        "version": "version",
+        "parent": "parent",
+        "promoted": "promoted_at",
+        "reason": "reason",
+        "change": "summary",
+        "proposed by": lambda it: ", ".join(f"{key} {value}" for key, value in it.proposed_by.items()),
+        "patch sha256": "patch_sha256",
+        "judged by": lambda it: f"{(it.judge_hash or '')[:12]}: {it.outcome}: {it.verdict}",
+        "improvement": lambda it: f"{it.improvement:.1%}",
+        "report": "report",
+        "cost": lambda it: (
+            f"{it.cost['input_tokens'] + it.cost['output_tokens']} tokens, ${it.cost['cost_microusd'] / 1e6:.4f}"
+        ),
+        "simulated": lambda it: it.simulated or None,
+    },
+)
+def certificate(
+    call: Call,
+    tool: ToolName,
+    version: Annotated[
+        str | None, line_of("The one that is called if not given.", "VERSION", argument=True)
+    ] = None,
+) -> ToolCertificateAnswer:
+    """Show what a version of a tool was promoted on.
+
+    Its parent, the hash of the change, who proposed it, the judge with its hash and verdict, the measurements, who
+    approved it, and what it cost. 404 for a version that was not promoted by evolution.
+    """
+    chosen = get_tool(call, tool, version)
+    with call.read() as tx:
+        row = get_version(tx, chosen.id)
+        kept = row.verdict
+        if kept is None or row.promoted_at is None or row.parent_id is None:
+            raise NotFound("certificate of version", f"{row.version} of {tool}")
+        parent = get_version(tx, row.parent_id)
+        used = total(tx, "attempt", kept["attempt_id"])
+    patch = "\n".join(to_json(each.definition) for each in (parent, row))
+    return ToolCertificateAnswer(
+        tool=tool,
+        version=row.version,
+        hash=row.hash,
+        parent=parent.version,
+        parent_hash=parent.hash,
+        promoted_at=row.promoted_at,
+        reason=row.reason,
+        summary=kept["summary"],
+        proposed_by={
+            "engine": kept["engine"],
+            "run": row.run_id,
+            "attempt": kept["attempt_id"],
+            "commit": kept["commit"],
+        },
+        patch_sha256=hashlib.sha256(patch.encode()).hexdigest(),
+        judge_hash=kept["judge_hash"],
+        outcome=kept["outcome"],
+        verdict=kept["reason"],
+        improvement=kept["improvement"],
+        measurements=kept["measurements"],
+        report=kept["report"],
+        cost={**asdict(used), "cost_usd": used.whole_cost_usd},
+        simulated=row.simulated,
+    )
+
+
+@operation(
     "tool evolve",
     "POST /tools/{tool}/evolve",
     tool=McpTool("evolve_tool", "Improve a tool", outside=True, queues=True),
@@ -191,4 +324,4 @@ def _own(call: Call, tool: str) -> dict[str, str]:
     return {"tool_id": read_name(tool)[0], "folder": get_tool(call, tool).folder}
 
 
-OPERATIONS = (run, examples, rollback, evolve)
+OPERATIONS = (run, examples, rollback, approve, certificate, evolve)

@@ -76,6 +76,7 @@ def _step(step: WorkflowStep, needs: list[str], took: float | None) -> dict[str,
         "needs": needs,
         "when": step.when,
         "for_each": step.for_each,
+        "repeat": None if step.repeat is None else {"until": step.repeat.until, "limit": step.repeat.limit},
         "parallel_group": step.parallel_group,
         "estimated_ms": took,
     }

@@ -14,7 +14,11 @@ PAGE = (Path(__file__).parents[3] / "docs" / "workflow-format.md").read_text()
 
 
 def test_the_example_is_a_valid_workflow(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    example, *parts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    for number, part in enumerate(parts):
+        (tmp_path / f"{number}.yaml").write_text(f"workflow_id: part\nsteps:\n{part}")
+        inner = read_file(tmp_path / f"{number}.yaml")
+        assert all("there is no step draft" in each for each in check_spec(inner))
     (tmp_path / "example.yaml").write_text(example)
 
     spec = read_file(tmp_path / "example.yaml")

@@ -9,7 +9,7 @@ import pytest
 from ratchet.config import Loaded
 from tests.runtime.worker_process import load
 
-QUICK = {"workflows.evolution.cases": 2, "workflows.evolution.tries": 8}
+QUICK = {"workflows.evolution.cases": 2, "workflows.evolution.tries": 9}
 
 
 @pytest.fixture

@@ -35,7 +35,11 @@ def definition(source: str = SLOW, **more: Any) -> dict[str, Any]:
         "name": "Add up",
         "type": "python",
         "description": "Adds up the whole numbers below a number.",
-        "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+        "input_schema": {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "minimum": 0}},
+            "required": ["n"],
+        },
         "output_schema": {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]},
         "examples": [{"input": {"n": 10}, "output": {"sum": 45}}],
         "python": {"source": source},

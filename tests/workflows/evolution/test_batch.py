@@ -10,15 +10,16 @@ from ratchet.config.workflow_settings import Evolution
 from ratchet.kernel import Misuse, RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_runs
-from ratchet.ledger.tools import get_tool, pin_version
+from ratchet.ledger.tools import get_tool, note_examples, pin_version
 from ratchet.runtime import Runtime
 from ratchet.workflows.evolution import find_opportunities, optimise_batch
 from ratchet.workflows.jobs import OPTIMISE
 from tests.runtime.conftest import ended
 from tests.runtime.deaths import places_passed
 from tests.waiting import eventually
-from tests.workflows.evolution.lab import completed, put_calls, put_tool, settled, versions
+from tests.workflows.evolution.lab import completed, current, put_calls, put_tool, settled, versions
 from tests.workflows.evolution.rewriter import COST_MICROUSD
+from tests.workflows.evolution.variants import WRONG
 
 pytestmark = [pytest.mark.usefixtures("worker"), pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
 SESSION_USD = COST_MICROUSD / 1_000_000
@@ -50,6 +51,30 @@ def test_tools_are_taken_by_how_much_they_are_used_and_what_they_lack(ledger: Le
     assert [each.tool for each in found] == ["used-much", "quite-bad"]
     assert found[0].value == pytest.approx(60 * 0.26)
     assert "below" in found[1].why
+
+
+def test_a_tool_that_fails_its_examples_is_taken_first_however_well_its_calls_went(ledger: Ledger) -> None:
+    put_used(ledger, "quite-bad", score=0.1, times=20)
+    with ledger.write() as tx:
+        tool, version = put_tool(tx, "broken")
+        put_calls(tx, tool)
+        note_examples(tx, version.id, 1)
+    with ledger.read() as tx:
+        found = find_opportunities(tx, Evolution(), tx.now)
+    assert [(each.tool, each.broken) for each in found] == [("broken", True), ("quite-bad", False)]
+    assert found[0].why == "it is broken: 1 of its 1 examples fail"
+
+
+@pytest.mark.soak
+def test_a_batch_runs_examples_that_were_never_run_and_repairs_what_fails_them(
+    runtime: Runtime, ledger: Ledger
+) -> None:
+    """Its calls all went well, and it was never called often."""
+    with ledger.write() as tx:
+        put_tool(tx, "broken", source=WRONG)
+    run = completed(ledger, optimise(runtime, engine="rewriter:as wrong,direct"))
+    assert run.result["promoted"] == ["broken"]
+    assert "1 of its examples pass instead of 0" in str(current(ledger, "broken").reason)
 
 
 @pytest.mark.soak

@@ -7,13 +7,29 @@ from typing import Any
 
 import pytest
 
+from ratchet.cli.operation import CliCall
+from ratchet.cli.session import CliSession
 from ratchet.kernel import Conflict, Misuse, NotFound, RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import list_steps
-from ratchet.ledger.tools import ToolVersionStatus, find_version, get_tool, pin_version
+from ratchet.ledger.tools import (
+    CallRow,
+    Source,
+    ToolVersionStatus,
+    add_tool,
+    add_version,
+    find_version,
+    get_tool,
+    get_version,
+    pin_version,
+    promote_version,
+    record_calls,
+)
 from ratchet.ledger.usage import total
 from ratchet.runtime import Runtime
-from ratchet.workflows.evolution import evolve_tool, roll_back_tool
+from ratchet.tools.definition import read_tool
+from ratchet.workflows.evolution import approve_version, evolve_tool, roll_back_tool
+from ratchet.workflows.tool_operations import certificate
 from tests.runtime.deaths import places_passed
 from tests.waiting import eventually
 from tests.workflows.evolution.lab import (
@@ -29,9 +45,31 @@ from tests.workflows.evolution.lab import (
     versions,
 )
 from tests.workflows.evolution.rewriter import COST_MICROUSD, prompts
+from tests.workflows.evolution.ten import TEN, TenthTool
 
 # What the databases differ in is tried where processes are killed.
 pytestmark = [pytest.mark.usefixtures("worker"), pytest.mark.parametrize("url", ["sqlite"], indirect=True)]
+
+
+def test_a_promotion_has_its_certificate_and_the_first_version_has_none(
+    runtime: Runtime, ledger: Ledger
+) -> None:
+    prepared(ledger)
+    call = CliCall(CliSession(), ledger, runtime)
+    with pytest.raises(NotFound, match="certificate"):
+        certificate(call, NAME)
+    verdict = {"outcome": "passed", "reason": "half the time", "improvement": 0.5, "measurements": {}}
+    verdict |= {"judge_hash": "j", "report": None, "summary": "direct", "engine": "llm", "commit": "c"}
+    with ledger.write() as tx:
+        row = get_tool(tx, NAME)
+        before = get_version(tx, row.current_id or 0)
+        made = add_version(tx, row, before.definition, "0" * 64, origin="evolved", parent_id=before.id)
+        promote_version(
+            tx, row, made, expected=before.id, reason="half the time", verdict={**verdict, "attempt_id": 1}
+        )
+    shown = certificate(call, NAME)
+    assert (shown.version, shown.parent, shown.verdict) == (made.version, before.version, "half the time")
+    assert (len(shown.patch_sha256), shown.cost["cost_microusd"]) == (64, 0)
 
 
 def evolve(runtime: Runtime, variants: str, **more: Any) -> int:
@@ -56,6 +94,11 @@ def test_a_faster_variant_is_promoted_with_its_numbers_and_its_parent(
     assert after.verdict["measurements"]["cpu_ms.gain"] > 0.5
     with ledger.read() as tx:
         assert total(tx, "run", run.id).cost_microusd == COST_MICROUSD
+    shown = certificate(CliCall(CliSession(), ledger, runtime), NAME)
+    assert (shown.version, shown.parent, shown.outcome) == ("1.1.0", before.version, "passed")
+    assert shown.proposed_by["run"] == run.id
+    assert shown.judge_hash == after.verdict["judge_hash"]
+    assert shown.cost["cost_microusd"] == COST_MICROUSD
 
 
 REFUSALS = {
@@ -64,6 +107,8 @@ REFUSALS = {
     "slower": "not clearly better",
     "subtly wrong": "fails 2 of 2 held-out inputs",
     "knows the example": "fails 2 of 2 held-out inputs",
+    # It may start no such process, or that is killed with it: it does not slow down the other side either way.
+    "burns": "it ",
     "crashes": "RuntimeError: no",
     "no python": "SyntaxError",
     # The sandbox shows a variant nothing of where real inputs and their answers are kept.
@@ -79,7 +124,7 @@ def test_variants_that_are_no_better_are_refused_each_with_its_reason(
     before = current(ledger)
     run = completed(ledger, evolve(runtime, ",".join(REFUSALS)))
     assert not run.result["promoted"]
-    assert current(ledger) == before
+    assert current(ledger).id == before.id
     refused = {row.verdict["summary"]: row for row in versions(ledger)[1:]}
     assert refused.keys() == {f"tried {name}" for name in REFUSALS}
     for name, reason in REFUSALS.items():
@@ -87,6 +132,23 @@ def test_variants_that_are_no_better_are_refused_each_with_its_reason(
         assert reason in str(row.reason), name
         assert (row.status, row.parent_id) == (ToolVersionStatus.REFUSED, before.id)
         assert row.verdict["improvement"] == 0.0
+
+
+@pytest.mark.soak
+def test_a_difference_on_a_generated_input_needs_an_approval(runtime: Runtime, ledger: Ledger) -> None:
+    prepared(ledger)
+    before = current(ledger)
+    run = completed(ledger, evolve(runtime, "wrong for one"))
+    assert not run.result["promoted"]
+    assert (
+        'to {"n": 1} it gives {"sum": 1}, the version in use {"sum": 0}' in run.result["tries"][0]["reason"]
+    )
+    with pytest.raises(Conflict, match="cannot be approved"):
+        approve_version(runtime, NAME, before.version, actor="ann")
+    refused = versions(ledger)[1]
+    approve_version(runtime, NAME, refused.version, actor="ann")
+    assert current(ledger).id == refused.id
+    assert str(current(ledger).reason).startswith("approved by ann: it is better")
 
 
 @pytest.mark.soak
@@ -255,10 +317,33 @@ def test_a_recording_moves_no_tool_in_a_run_that_is_no_simulation(runtime: Runti
     before = current(ledger)
     run = settled(ledger, evolve(runtime, "recorded,direct"))
     assert run.status is RunStatus.FAILED
-    assert current(ledger) == before
+    assert current(ledger).id == before.id
     run = completed(ledger, evolve(runtime, "recorded,direct", simulated=True))
     assert run.result["promoted"]
     assert current(ledger).simulated
+
+
+WRONG_ONES = [tool for tool in TEN if tool.comes_to == "repaired"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("wrong", WRONG_ONES, ids=[tool.name for tool in WRONG_ONES])
+def test_a_wrong_tool_is_repaired_whatever_else_its_author_proposes(
+    wrong: TenthTool, runtime: Runtime, ledger: Ledger
+) -> None:
+    """Every call went well, as far as anybody knew."""
+    tool = read_tool(wrong.definition, folder=None)
+    with ledger.write() as tx:
+        row = add_tool(tx, wrong.name, Source("tests"))
+        version = add_version(tx, row, tool.data, tool.hash)
+        promote_version(tx, row, version, expected=None)
+        calls = [CallRow(row.id, version.id, True, 1.0, tx.now, input=each) for each in wrong.calls]
+        record_calls(tx, calls)
+    proposed = ",".join(f"{wrong.name}/{name}" for name in wrong.variants)
+    run = completed(ledger, evolve_tool(runtime, wrong.name, engine=f"rewriter:{proposed}", actor="test"))
+    assert run.result["promoted"]
+    assert [each["promoted"] for each in run.result["tries"]] == [False] * len(wrong.wrong) + [True]
+    assert current(ledger, wrong.name).definition["python"]["source"] == wrong.right
 
 
 def _await_session(home: Path) -> None:

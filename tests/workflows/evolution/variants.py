@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.workflows.evolution.ten import TEN
+
 # Some 15 ms of work for the inputs that the tests use, for which `direct` needs next to nothing.
 SLOW = """\
 def run(n):
@@ -16,6 +18,8 @@ def run(n):
 
 # So much slower that no noise hides it.
 SLOWER = SLOW.replace("total += number", "total += sum([number] * 8) // 8")
+# It counts the number itself as well, so it fails its example.
+WRONG = SLOW.replace("range(n)", "range(n + 1)")
 _RIGHT = 'def run(n):\n    return {"sum": n * (n - 1) // 2}\n'
 _LARGE = 100_000
 
@@ -28,6 +32,10 @@ _VARIANTS = {
     # Right for the example and every small number.
     "subtly wrong": f'def run(n):\n    return {{"sum": n * (n - 1) // 2 + (n > {_LARGE})}}\n',
     "knows the example": 'def run(n):\n    return {"sum": 45} if n == 10 else {"sum": 0}\n',
+    "as wrong": WRONG.replace("total += number", "total = total + number"),
+    # Keeps the machine busy behind its own back, so that the other side looks slow.
+    "burns": "import os\n\n\ndef run(n):\n    while os.fork() == 0:\n        os.setsid()\n        while True: pass\n"
+    + SLOW.partition("\n")[2],
     "wrong for one": 'def run(n):\n    return {"sum": n * (n - 1) // 2 + (n == 1)}\n',
     "crashes": "def run(n):\n    raise RuntimeError('no')\n",
     "no python": "def run(n:\n",
@@ -36,5 +44,9 @@ _VARIANTS = {
 
 
 def variant(name: str, home: Path) -> str:
+    """One of the above, or as `TOOL/VARIANT` one of the ten tools."""
+    tool, _, proposed = name.partition("/")
+    if proposed:
+        return next(each for each in TEN if each.name == tool).variants[proposed]
     source = _VARIANTS[name]
     return source.format(home=str(home)) if name == "peeks" else source

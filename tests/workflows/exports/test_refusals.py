@@ -30,12 +30,11 @@ def refused(runtime: Runtime, spec: WorkflowSpec, target: Target, folder: Path, 
     return "\n".join(raised.value.reasons)
 
 
-def test_there_is_no_wasm_yet() -> None:
-    with pytest.raises(Misuse, match="wasm is not available yet"):
-        read_target("wasm")
+def test_an_unknown_target_names_those_that_there_are() -> None:
+    assert read_target("wasm") is Target.WASM
     with pytest.raises(Misuse, match="there is no export for 'moon'") as raised:
         read_target("moon")
-    assert raised.value.hint == "choose cloud, edge or embedded"
+    assert raised.value.hint == "choose cloud, edge, embedded or wasm"
 
 
 def test_a_model_without_a_place_is_named_for_each_step(runtime: Runtime, tmp_path: Path) -> None:

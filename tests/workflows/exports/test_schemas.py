@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ratchet.workflows.export_runner.schemas import mistakes, unknown_keywords
+from ratchet.flowkit.value_schema import mistakes, unknown_keywords
 
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, 1.0, 2.5, -3, "", "abc", "ABCDEF", [], [1], [1, 1], [1, "a"], [[1], [1.0]]),

@@ -24,7 +24,7 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.ledger.tools import calls_of_tool, find_tool
 from ratchet.runtime import Runtime
 from ratchet.tools.definition import folder_of
-from ratchet.workflows.export_runner.package import read_package
+from ratchet.workflows.export_runner.caller import read_package
 from ratchet.workflows.exports import Target, export_workflow
 from tests.waiting import eventually
 from tests.workflows.exports.machine import Machine

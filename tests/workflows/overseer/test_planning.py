@@ -24,6 +24,7 @@ from ratchet.workflows.overseer import (
     planned_of,
     start_plan,
 )
+from ratchet.workflows.overseer.request import accident
 from tests.waiting import eventually
 from tests.workflows.overseer.conftest import Desk
 from tests.workflows.overseer.plans import SENTENCE, circle, count_with, plan, step
@@ -101,6 +102,31 @@ def test_a_tool_that_does_not_exist_fails_the_plan_with_the_names_that_are_near(
     assert run.status is RunStatus.FAILED
     assert "there is no tool taly_words (did you mean tally_words?)" in (run.reason or "")
     assert desk.saved() == []
+
+
+@only_sqlite
+@pytest.mark.parametrize("sentence", ["hi", "test", "12345", "aaaa bbb", "?!", "Hello, hello!", "dfghjkl"])
+def test_what_was_sent_by_accident_asks_no_model(desk: Desk, sentence: str) -> None:
+    script = desk.open()
+    with pytest.raises(Misuse, match="so nothing is planned") as refused:
+        start_plan(desk.runtime, sentence)
+    assert "say in a sentence" in str(refused.value.hint)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    "sentence", ["add 10 and 20", "write a joke", "rhythm", "数一数", "test my API", "html", "say hi to Anna"]
+)
+def test_what_asks_for_something_is_no_accident(sentence: str) -> None:
+    assert accident(sentence) is None
+
+
+@only_sqlite
+def test_a_planner_that_never_answers_as_asked_costs_three_calls(desk: Desk) -> None:
+    """Also where the engine itself would send back a bad answer."""
+    script = desk.open(*[say("no plan")] * 9, **{"llm.repairs": 2})
+    assert desk.run().status is RunStatus.FAILED
+    assert len(script.requests) == 3
 
 
 @pytest.mark.soak

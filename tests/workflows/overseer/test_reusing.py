@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.kernel import RunStatus
 from ratchet.memory import open_memory
-from ratchet.modelserver import answer, fail
+from ratchet.modelserver import Turn, answer, fail, say
 from ratchet.workflows.memory import remember_plan
 from tests.workflows.overseer.conftest import Desk
 from tests.workflows.overseer.plans import GOOD_SOURCE, circle, count_with, plan, source, step, wants_a_tool
@@ -41,21 +41,41 @@ def test_the_same_sentence_is_answered_without_a_model_and_says_so_even_after_a_
     assert len(desk.saved()) == 1
 
 
-@pytest.mark.soak
 @only_sqlite
-def test_a_sentence_that_means_nearly_the_same_uses_the_plan_again_and_says_how_like_it_is(
+def test_a_sentence_that_means_nearly_the_same_uses_the_plan_again_if_the_overseer_says_that_it_fits(
     desk: Desk,
 ) -> None:
-    script = desk.open(GOOD)
+    script = desk.open(GOOD, answer({"fits": True, "why": "it counts words"}))
     first = desk.plan(COUNT)
     second = desk.plan("Count how many words a text has")
-    assert len(script.requests) == 1
+    assert len(script.requests) == 2
+    assert '"steps.count.output"' in script.requests[1].said
     assert second.workflow == first.workflow
     assert second.reused is not None
     assert not second.reused.exact
     assert 0.9 <= second.reused.likeness < 1
     assert second.reused.sentence == COUNT
     assert "nearly the same" in second.reused.reason
+
+
+@only_sqlite
+@pytest.mark.parametrize("no", [answer({"fits": False, "why": "it is the opposite"}), say("perhaps")])
+def test_a_plan_that_is_not_confirmed_is_not_used_again(desk: Desk, no: Turn) -> None:
+    script = desk.open(GOOD, no, answer(plan(step("other"))))
+    first = desk.plan(COUNT)
+    second = desk.plan("Count how many words a text has")
+    assert second.reused is None
+    assert second.workflow != first.workflow
+    assert len(script.requests) == 3
+
+
+@only_sqlite
+def test_the_opposite_of_a_sentence_is_planned_without_a_question_whether_the_plan_fits(desk: Desk) -> None:
+    script = desk.open(GOOD, answer(plan(step("other"))))
+    first = desk.plan("Remove duplicate names from a list of names")
+    second = desk.plan("Do NOT remove duplicate names from a list of names")
+    assert (second.reused, second.template) == (None, first.workflow)
+    assert len(script.requests) == 2
 
 
 @pytest.mark.soak
@@ -93,9 +113,9 @@ def test_how_like_a_plan_must_be_is_a_setting(desk: Desk) -> None:
     planned = desk.plan("Count how many words a text has")
     assert (planned.reused, planned.template) == (None, None)
     loose = {"workflows.reuse": 0.4}
-    script = desk.open(**loose)
+    script = desk.open(answer({"fits": True, "why": "near enough"}), **loose)
     assert desk.plan("Count the letters of a text").reused is not None
-    assert script.requests == []
+    assert len(script.requests) == 1
 
 
 @pytest.mark.soak

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ratchet.flowkit.reader import read_spec
-from ratchet.flowkit.spec import StepType, WorkflowStep
+from ratchet.flowkit.spec import StepType, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import check_spec
-from ratchet.kernel import NotFound, RunStatus
+from ratchet.kernel import Misuse, NotFound, RunStatus
 from ratchet.ledger.tools import get_tool, list_versions
 from ratchet.modelserver import answer
 from ratchet.question import BadAnswer, EngineAnswer
@@ -18,7 +19,10 @@ from ratchet.tools.call import Occasion
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import tool_from_definition
 from ratchet.tools.registry import open_toolbox
+from ratchet.workflows.overseer import planned_of, start_fill
 from ratchet.workflows.overseer.tool_writer import read_answer
+from ratchet.workflows.saved import unwritten
+from tests.waiting import eventually
 from tests.workflows.overseer.conftest import Desk
 from tests.workflows.overseer.plans import GOOD_SOURCE, plan, source, step, wants_a_tool
 
@@ -109,6 +113,23 @@ def read(data: dict[str, Any], **inputs: Any) -> list[str]:
     except BadAnswer as bad:
         return list(bad.problems)
     return []
+
+
+@only_sqlite
+def test_the_tools_that_a_workflow_asks_for_are_written_into_it(desk: Desk) -> None:
+    script = desk.open(answer(source(GOOD_SOURCE, output="wrong")), answer(source(GOOD_SOURCE)))
+    asks = WorkflowStep("shout", StepType.PYTHON_TOOL, "Turns a text into capitals.", generate_tool=True)
+    spec = WorkflowSpec("shouting", steps=(replace(asks, input_mapping={"text": "hello"}),))
+    run_id = start_fill(desk.runtime, spec, actor="test")
+    eventually(lambda: desk.look(run_id).status.stands)
+    planned = planned_of(desk.look(run_id))
+    assert (planned.workflow, planned.tools_generated) == ("shouting", ("shouting_shout",))
+    assert unwritten(read_spec(planned.spec)) == []
+    assert "Turns a text into capitals." in script.requests[0].said
+    assert len(script.requests) == 2
+    assert [each.name for each in desk.saved()] == ["shouting"]
+    with pytest.raises(Misuse, match="no step of shouting waits"):
+        start_fill(desk.runtime, read_spec(planned.spec), actor="test")
 
 
 def test_a_tool_whose_parts_fit_together_is_taken() -> None:

@@ -63,6 +63,10 @@ def test_an_entry_that_a_person_stored_under_the_kind_leads_to_no_plan(memory: M
         ("Translate it to French.", "please translate it to french", None),
         ("Count words. Then sort them", "count words, and sort them", None),
         ("take version 1.5", "take version 1", "1.5"),
+        ("Remove duplicate names from a list", "Do NOT remove duplicate names from a list", "not"),
+        ("Keep the lines with an error", "Keep the lines without an error", "without"),
+        ("Don't sort the names", "Sort the names", "not"),
+        ("Give three ideas", "Give five ideas", "five"),
     ],
 )
 def test_sentences_that_name_other_things_are_not_the_same(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.flowkit.spec import Repeat
 from ratchet.kernel import StepStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
@@ -62,6 +63,30 @@ def test_finished_steps_are_not_run_again_after_a_kill(
         "dies": ["error", "passed"],
         "after": ["passed"],
     }
+
+
+def test_a_loop_resumes_at_the_round_in_which_its_worker_was_killed(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    spec = workflow(
+        "loops",
+        function(
+            "again",
+            "mark_or_die",
+            input_mapping={"file": str(file), "last": "last", "dies_at": 2},
+            repeat=Repeat("last >= 4", 9),
+        ),
+    )
+    fleet.add()
+    run_id = start(runtime, spec)
+    eventually(lambda: names(file)["2"] == 1)
+    fleet.add()
+    done = settle(ledger, run_id)
+
+    assert (done["status"], done["outputs"]) == ("completed", {"again": 4})
+    assert names(file) == {"0": 1, "1": 1, "2": 2, "3": 1}
+    assert set(done["steps"]) == {"again", *(f"again[{number}]" for number in range(4))}
 
 
 @pytest.mark.soak

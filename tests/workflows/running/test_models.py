@@ -18,6 +18,8 @@ from ratchet.ledger.tools import call_stats
 from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, resume_run
 from ratchet.tools.caller import GROUP
+from ratchet.tools.definition import LlmBody
+from ratchet.tools.models import asked_model
 from ratchet.workflows.profile import profile_run
 from ratchet.workflows.runs.plan import tools_of_steps
 from ratchet.workflows.views import progress
@@ -91,7 +93,9 @@ def tale() -> WorkflowSpec:
     )
 
 
-def test_answers_go_from_step_to_step_and_are_not_paid_for_again(asked: tuple[ModelServer, Runtime]) -> None:
+def test_answers_go_from_step_to_step_and_are_made_again_by_the_next_run(
+    asked: tuple[ModelServer, Runtime],
+) -> None:
     server, runtime = asked
     script = server.script("flow", [say("A long {tale} of ratchets."), say("Ratchets.")])
     done = run(runtime, tale(), {"topic": "ratchets"})
@@ -106,9 +110,47 @@ def test_answers_go_from_step_to_step_and_are_not_paid_for_again(asked: tuple[Mo
         tokens = log.since(tx.connection, where=EventFilter(run_id=done["run_id"], type="step.token"))
     heard = "".join(event.data["text"] for event in tokens if event.data["name"] == "write")
     assert heard == "A long {tale} of ratchets."
+    server.script("flow", [say("Another tale."), say("Another.")])
     again = run(runtime, tale(), {"topic": "ratchets"})
-    assert again["outputs"] == {"shorten": "Ratchets."}
+    assert again["outputs"] == {"shorten": "Another."}
+
+
+def caching(spec: WorkflowSpec) -> WorkflowSpec:
+    return replace(spec, steps=tuple(replace(step, cache=True) for step in spec.steps))
+
+
+def test_answers_of_models_are_used_again_where_a_step_asks_for_it_and_the_model_is_the_same(
+    asked: tuple[ModelServer, Runtime],
+) -> None:
+    server, runtime = asked
+    script = server.script("flow", [say("A tale of ratchets."), say("Ratchets.")])
+    run(runtime, caching(tale()), {"topic": "ratchets"})
+    again = run(runtime, caching(tale()), {"topic": "ratchets"})
     assert [step["cached"] for step in again["steps"].values()] == [True, True]
+    assert len(script.requests) == 2
+    cold, warm = LlmBody(), LlmBody(model="local/other")
+    settings = runtime.settings
+    assert asked_model(cold, settings, {}) == asked_model(None, settings, {}) == "llm/local/scripted/"
+    assert asked_model(warm, settings, {}) == "llm/local/other/"
+
+
+@pytest.mark.parametrize(("temperature", "calls"), [(1.0, 40), (0.7, 40), (0.0, 1)])
+def test_equal_questions_get_answers_of_their_own_unless_the_model_has_no_choice(
+    asked: tuple[ModelServer, Runtime], temperature: float, calls: int
+) -> None:
+    """Voting and the best of many need them."""
+    server, runtime = asked
+    script = server.script("flow", [say(f"answer {number}") for number in range(80)])
+    sampler = ToolDefinition("sampler", tool_type="llm", temperature=temperature)
+    step = WorkflowStep("vote", tool_name="sampler", prompt_template="Heads or tails?")
+    if calls == 1:
+        spec = WorkflowSpec("vote", steps=(step,), portable=True, tool_definitions={"sampler": sampler})
+        assert [run(runtime, spec)["steps"]["vote"]["cached"] for _ in range(2)] == [False, True]
+    else:
+        many = replace(step, for_each=list(range(calls)))
+        spec = WorkflowSpec("vote", steps=(many,), portable=True, tool_definitions={"sampler": sampler})
+        assert len(set(run(runtime, spec)["outputs"]["vote"])) == calls
+    assert len(script.requests) == calls
 
 
 def test_a_key_that_is_refused_blocks_the_run_and_only_what_is_left_is_asked_when_it_is_resumed(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput, WorkflowStep
+from ratchet.flowkit.spec import Repeat, StepType, WorkflowInput, WorkflowOutput, WorkflowStep
 from ratchet.flowkit.writer import write_spec
-from ratchet.kernel import RunStatus, StepStatus
+from ratchet.kernel import Misuse, RunStatus, StepStatus
 from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.questions import decide_approval, list_approvals
@@ -17,6 +18,7 @@ from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.tools import calls_of_tool, find_tool
 from ratchet.runtime import Runtime, Worker, cancel_run, pause_run, resume_run
 from ratchet.runtime.job import unfinished_jobs
+from ratchet.runtime.runs import answer_approval
 from ratchet.tools.definition import folder_of
 from ratchet.workflows.runs import prepare, start_workflow
 from tests.runtime.kinds import marks
@@ -81,6 +83,16 @@ def test_what_was_computed_before_is_not_computed_again(runtime: Runtime, ledger
     assert not any(
         step["cached"] for step in run(runtime, spec, {"number": 3}, cached=False)["steps"].values()
     )
+
+
+@pytest.mark.soak
+def test_sleepers_of_one_group_sleep_at_the_same_time_however_few_cores_there_are(runtime: Runtime) -> None:
+    number = 2 * (os.cpu_count() or 1) + 1
+    nap = "import time\ndef run(n):\n    began = time.time()\n    time.sleep(5)\n    return [began, time.time()]\n"
+    steps = [python(f"s{each}", "nap", input_mapping={"n": each}, parallel_group=1) for each in range(number)]
+    done = run(runtime, workflow("naps", *steps, tools={"nap": nap}))
+    spans = [step["value"] for step in done["steps"].values()]
+    assert max(began for began, _ in spans) < min(ended for _, ended in spans)
 
 
 def test_a_step_may_refuse_the_cache(runtime: Runtime) -> None:
@@ -223,6 +235,41 @@ def test_a_person_is_waited_for_without_holding_up_the_rest(runtime: Runtime, le
     assert done["status"] == "completed"
     assert done["steps"]["ask"]["value"] == {"approved": True, "comment": "fine", "by": "me"}
     assert done["steps"]["beside"]["tries"] == 1
+
+
+def test_a_person_is_asked_for_more_than_yes_or_no(runtime: Runtime, ledger: Ledger) -> None:
+    wanted = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+    ask = WorkflowStep("ask", StepType.APPROVAL, description="How large?", answer_schema=wanted)
+    twice = python("twice", "double", input_mapping={"number": "steps.ask.output.size"})
+    run_id = start(runtime, workflow("asks_more", ask, twice, tools={"double": DOUBLE}))
+    assert settle(ledger, run_id)["status"] == "blocked"
+
+    def answer(given: object) -> None:
+        with ledger.write(actor="test") as tx:
+            [asked] = list_approvals(tx, run_id=run_id)
+            assert asked.answer_schema == wanted
+            answer_approval(tx, runtime, asked.id, approved=True, by="me", answer=given)
+
+    for wrong, why in ((None, "no answer was given"), ({"size": "XL"}, "size must be of type integer")):
+        with pytest.raises(Misuse, match=why):
+            answer(wrong)
+    answer({"size": 21})
+
+    assert settle(ledger, run_id)["outputs"] == {"twice": 42}
+
+
+def test_rounds_are_done_each_by_itself_and_known_the_next_time(runtime: Runtime) -> None:
+    spec = workflow(
+        "rolls",
+        python("roll", "roll", repeat=Repeat("round >= 3", 9)),
+        tools={"roll": "import random\ndef run():\n    return random.getrandbits(64)\n"},
+    )
+    first, again = (run(runtime, spec) for _ in range(2))
+
+    rolled = [first["steps"][f"roll[{number}]"]["value"] for number in range(4)]
+    assert len(set(rolled)) == 4
+    assert again["steps"]["roll[2]"]["cached"]
+    assert again["outputs"] == {"roll": rolled[3]}
 
 
 @pytest.mark.soak

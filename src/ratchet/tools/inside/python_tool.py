@@ -12,6 +12,7 @@ import linecache
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -25,8 +26,11 @@ class _Printed(io.BytesIO):
         pass
 
 
-def run_script(order: dict[str, Any]) -> Any:
-    """What a script prints that finds its input on stdin: all of it, or else its last line, must be JSON."""
+def run_script(order: dict[str, Any], leave: Callable[[Any], None] | None = None) -> Any:
+    """What a script prints that finds its input on stdin: all of it, or else its last line, must be JSON.
+
+    `leave` is told how it exits; without one, the process ends as the script wants to.
+    """
     printed = _Printed()
     before = sys.stdin, sys.stdout
     sys.stdin = io.TextIOWrapper(io.BytesIO(json.dumps(order["input"]).encode()), encoding="utf-8")
@@ -35,7 +39,7 @@ def run_script(order: dict[str, Any]) -> Any:
     try:
         _execute(order, "__main__")
     except SystemExit as left:
-        _leave(left.code)
+        (leave or _leave)(left.code)
     finally:
         sys.stdin, sys.stdout = before
     return last_document(printed.getvalue().decode("utf-8", "replace"))

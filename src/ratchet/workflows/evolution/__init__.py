@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from ratchet.workflows.evolution.batch import Opportunity, find_opportunities, optimise
     from ratchet.workflows.evolution.evolver import evolve
     from ratchet.workflows.evolution.health import EvolveDecision, note_look, should_evolve
-    from ratchet.workflows.evolution.requests import evolve_tool, optimise_batch, roll_back_tool
+    from ratchet.workflows.evolution.requests import (
+        approve_version,
+        evolve_tool,
+        optimise_batch,
+        roll_back_tool,
+    )
 else:
     __getattr__ = on_demand(__name__)

@@ -17,17 +17,24 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.tools import CallRow, CallStats, ToolVersionStatus, VersionRow, list_versions
 from ratchet.tools.definition import Tool, ToolType
 from ratchet.workflows.evolution.parts import SOURCE
+from ratchet.workflows.evolution.subject import Subject, input_hash
 
 _SYSTEM = """\
 You make one tool better: faster, smaller, cheaper, or right where it is wrong.
 
 How your version is judged:
-- It is run against the version in use, on the tool's examples, its tests, and real inputs that you do not see.
-- Where the version in use gives the same answer every time, yours must give exactly that answer to every such input.
-- It is taken only if it is better beyond noise in something, by at least a twentieth, and not clearly worse elsewhere.
+- It is run against the version in use, on the tool's examples (some of which you do not see), its tests, real inputs
+  that you do not see, and generated inputs.
+- Examples outrank the version in use. If that fails some of them it is broken: a version that passes more of them, and
+  all that passed before, is taken whatever the old one answers. It has to solve the task; an answer that is written
+  into the code is refused.
+- Otherwise, where the version in use gives the same answer every time, yours must give exactly that answer to every
+  input, and it is taken only if it is better beyond noise in something, by at least a twentieth, and not clearly worse
+  elsewhere.
 - A change of names, comments or layout is worth nothing. Do not repeat what was tried before.
 
-What stays as it is: the inputs, the outputs, the schemas, and what the tool does with odd inputs, errors included."""
+What stays as it is: the inputs, the outputs, the schemas, and what a tool that passes its examples does with odd
+inputs, errors included."""
 
 _PYTHON = """\
 The tool is Python. Keep the function that is called, or the script that reads one JSON document from stdin and prints
@@ -58,24 +65,25 @@ def system_prompt(tool: Tool) -> str:
 
 
 def make_prompt(
-    tool: Tool,
+    subject: Subject,
     files: Mapping[str, str],
-    stats: CallStats,
-    failures: Sequence[CallRow],
     earlier: Sequence[Earlier],
     *,
     why: str,
     edits_files: bool,
 ) -> str:
     """What is asked for, with everything that is known about the tool."""
+    tool = subject.tool
+    failing = [each for each in subject.shown_examples if input_hash(each.input) in subject.failing]
     how = "Edit the files in this directory:" if edits_files else "Answer with the whole new text of:"
     sections = [
         f"The tool {tool.id}: {tool.description.strip()}",
         f"Why it should be better: {why}",
-        _listed("What its calls took", _measured(stats)),
-        _listed("Calls that failed lately", [_failure(call) for call in failures[:_MOST_FAILURES]]),
+        _listed("What its calls took", _measured(subject.stats)),
+        _listed("Calls that failed lately", [_failure(call) for call in subject.failures[:_MOST_FAILURES]]),
         _schemas(tool),
-        _listed("Examples", [_example(example.input, example.output) for example in tool.examples]),
+        _listed("Examples", [_example(each.input, each.output) for each in subject.shown_examples]),
+        _listed("Examples that it fails", [_example(each.input, each.output) for each in failing]),
         _listed(TRIED, [each.summary_line() for each in earlier]),
         f"{how} {', '.join(files)}. Say in a sentence what you changed and why it should be better.",
         *(_file(name, text) for name, text in files.items()),

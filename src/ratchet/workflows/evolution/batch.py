@@ -21,7 +21,7 @@ from ratchet.ledger.runs import Run, list_runs
 from ratchet.ledger.tools import ToolRow, VersionRow, changed_tools, find_tool, versions_by_id
 from ratchet.ledger.usage import total
 from ratchet.runtime import JobContext, complete_run, enter_run, run_step
-from ratchet.workflows.evolution.evolver import Announce, announce, evolve_one
+from ratchet.workflows.evolution.evolver import Announce, announce, evolve_one, failing_examples
 from ratchet.workflows.evolution.health import (
     EvolveDecision,
     note_look,
@@ -44,7 +44,8 @@ _LATELY = 50
 
 @dataclass(frozen=True, slots=True)
 class Opportunity:
-    """A tool that could be better. `value` is how often it is used times what it lacks."""
+    """A tool that could be better. `value` is how often it is used times what it lacks; one that is `broken`, since it
+    fails its own examples, comes before all others."""
 
     tool: str
     folder: str
@@ -52,21 +53,43 @@ class Opportunity:
     quality: float
     value: float
     why: str
+    broken: bool = False
 
 
 def find_opportunities(tx: Transaction, settings: Evolution, now: int) -> list[Opportunity]:
-    """Tools in use that are not good or have become worse, the most valuable first."""
-    found = [_opportunity(tx, tool, version, settings, now) for tool, version in _busiest(tx)]
-    return sorted((each for each in found if each is not None), key=lambda each: (-each.value, each.tool))
+    """Tools that are broken, and tools in use that are not good or have become worse, the most valuable first."""
+    found = [_opportunity(tx, tool, version, settings, now) for tool, version in _candidates(tx)]
+    return sorted(
+        (each for each in found if each is not None),
+        key=lambda each: (not each.broken, -each.value, each.tool),
+    )
 
 
-def _busiest(tx: Transaction) -> Sequence[tuple[ToolRow, VersionRow]]:
+def _in_use(tx: Transaction) -> list[tuple[ToolRow, VersionRow]]:
     known = changed_tools(tx, after=0, limit=_MOST_TOOLS)
     tools = [tool for tool in known if not tool.removed and tool.pinned_id is None]
     versions = versions_by_id(tx, [tool.current_id for tool in tools if tool.current_id is not None])
-    pairs = [(tool, versions[tool.current_id]) for tool in tools if tool.current_id in versions]
-    used = [pair for pair in pairs if pair[1].calls >= LEAST_CALLS]
-    return sorted(used, key=lambda pair: -pair[1].calls)[:_MOST_LOOKED_AT]
+    return [(tool, versions[tool.current_id]) for tool in tools if tool.current_id in versions]
+
+
+def _candidates(tx: Transaction) -> Sequence[tuple[ToolRow, VersionRow]]:
+    pairs = _in_use(tx)
+    broken = [pair for pair in pairs if pair[1].examples_failed]
+    used = [pair for pair in pairs if pair[1].calls >= LEAST_CALLS and not pair[1].examples_failed]
+    return [*broken, *sorted(used, key=lambda pair: -pair[1].calls)[:_MOST_LOOKED_AT]]
+
+
+async def try_untried(job: JobContext) -> None:
+    """Run the examples of tools that can be rewritten and whose examples were never run."""
+    with job.ledger.read() as tx:
+        untried = [pair for pair in _in_use(tx) if pair[1].examples_failed is None]
+    for row, version in untried:
+        try:
+            tool = tool_of(row, version)
+            parts_of(tool)
+        except RatchetError:
+            continue
+        await failing_examples(job, version, tool)
 
 
 def _opportunity(
@@ -79,10 +102,15 @@ def _opportunity(
         # One that cannot be rewritten is no opportunity.
         return None
     scores = recent_scores(tx, version.id, definition)
+    decision = should_evolve(tx, tool, settings, now)
+    if version.examples_failed:
+        if not decision.yes:
+            return None
+        why = decision.why
+        return Opportunity(tool.name, tool.folder, version.calls, 0.0, version.calls, why, broken=True)
     if not scores:
         return None
     quality = fmean(scores)
-    decision = should_evolve(tx, tool, settings, now)
     if quality < GOOD and not decision.yes:
         decision = EvolveDecision(
             True, f"{version.calls} calls with a mean score of {quality:.2f}, below {GOOD:g}"
@@ -128,6 +156,7 @@ def _started(job: JobContext) -> int:
 async def _planned(job: JobContext, run: Run) -> dict[str, Any]:
     """What is worth doing now, and when this began. Every tool on the list counts as looked at."""
     settings = job.runtime.settings.workflows.evolution
+    await try_untried(job)
     with job.write() as tx:
         found = find_opportunities(tx, settings, tx.now)[: run.spec.get("most")]
         for each in found:

@@ -23,7 +23,7 @@ from ratchet.kernel import BudgetExceeded, Conflict, NotFound, RunStatus
 from ratchet.ledger import Spender, change_run
 from ratchet.ledger.runs import Run
 from ratchet.ledger.sessions import get_session
-from ratchet.ledger.tools import VersionRow, get_tool
+from ratchet.ledger.tools import VersionRow, get_tool, note_examples
 from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.observe.logs import logger
@@ -31,6 +31,7 @@ from ratchet.runtime import JobContext, Runtime, complete_run, enter_run, run_st
 from ratchet.tools.call import CALL_SECONDS, Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool
+from ratchet.tools.invocation import test_tool
 from ratchet.workflows.evolution.author import (
     Earlier,
     VariantAuthor,
@@ -39,12 +40,16 @@ from ratchet.workflows.evolution.author import (
     refused_variants,
     system_prompt,
 )
+from ratchet.workflows.evolution.health import tool_of
 from ratchet.workflows.evolution.judge import VariantJudge
 from ratchet.workflows.evolution.outcome import Evolved, EvolveRequest, VariantTry, given_up, settle
 from ratchet.workflows.evolution.parts import parts_of
 from ratchet.workflows.evolution.subject import (
     Subject,
+    check_evolvable,
     choose_subject,
+    input_hash,
+    is_repeatable,
     read_cases,
     remembered_subject,
     write_cases,
@@ -92,6 +97,7 @@ def plan_try(work: EvolutionContext, tried: list[VariantTry]) -> Plan:
             examples=subject.examples,
             held_out=subject.held_out,
             repeats=job.runtime.settings.workflows.evolution.repeats,
+            generated=job.runtime.settings.workflows.evolution.generated,
             call=partial(_call, job, run),
             tests=subject.tests,
             refused=refused,
@@ -110,10 +116,8 @@ def _ref(work: EvolutionContext) -> str:
 def _request(work: EvolutionContext, earlier: list[Earlier], tried: list[VariantTry]) -> Request:
     can, subject = work.engine.capabilities, work.subject
     prompt = make_prompt(
-        subject.tool,
+        subject,
         parts_of(subject.tool),
-        subject.stats,
-        subject.failures,
         earlier,
         why=work.wish.why,
         edits_files=can.edits_files,
@@ -123,7 +127,7 @@ def _request(work: EvolutionContext, earlier: list[Earlier], tried: list[Variant
         prompt=prompt,
         system=system_prompt(subject.tool),
         model=work.wish.model,
-        hidden=_private(work.job),
+        hidden=_private(work.job, subject),
         deadline_seconds=min(most, work.seconds_left()),
     )
     return _with_scores(work.job, request, tried) if can.learns_scores else request
@@ -140,11 +144,11 @@ def _with_scores(job: JobContext, request: Request, tried: list[VariantTry]) -> 
     return replace(request, data=data, resume=resume, system=None)
 
 
-def _private(job: JobContext) -> tuple[Path, ...]:
-    """Where the real inputs lie: a session sees the machine, but not these."""
-    path = job.ledger.path
+def _private(job: JobContext, subject: Subject) -> tuple[Path, ...]:
+    """Where the real inputs and the examples lie: a session sees the machine, but not these."""
+    path, source = job.ledger.path, Path(subject.row.source)
     beside = () if path is None else (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
-    return (job.ledger.artifacts.root, *beside)
+    return (job.ledger.artifacts.root, *beside, *([source] if source.is_absolute() else []))
 
 
 async def _call(job: JobContext, run: Run, tool: Tool, values: Mapping[str, Any]) -> ToolResult:
@@ -214,6 +218,9 @@ async def _begin(job: JobContext, wish: EvolveRequest) -> dict[str, Any]:
     settings = job.runtime.settings.workflows.evolution
     with job.ledger.read() as tx:
         tool = get_tool(tx, wish.tool, folder=wish.folder)
+        version = check_evolvable(tx, tool)
+    failing = await failing_examples(job, version, tool_of(tool, version))
+    with job.ledger.read() as tx:
         subject = choose_subject(tx, tool, cases=settings.cases, low=settings.low)
     with _repository(job, tool.id) as repository:
         base = _base(repository, subject.incumbent, subject.tool)
@@ -232,7 +239,23 @@ async def _begin(job: JobContext, wish: EvolveRequest) -> dict[str, Any]:
         "version": subject.incumbent.version,
         "base": base,
         "cases": kept.sha256,
+        "failing": failing,
     }
+
+
+async def failing_examples(job: JobContext, version: VersionRow, tool: Tool) -> list[str]:
+    """The examples that a version fails, by the hashes of their inputs; how many they are is kept with the version.
+
+    Those of a tool that asks a model are not run: that costs money, and another answer may come next time.
+    """
+    if not is_repeatable(tool) or not any(example.checked for example in tool.examples):
+        return []
+    occasion = Occasion(job.runtime, actor=job.process_id, seconds=tool.timeout or CALL_SECONDS)
+    tested = await test_tool(tool, occasion)
+    if tested.failed is not None:
+        with job.write() as tx:
+            note_examples(tx, version.id, tested.failed)
+    return [input_hash(each.input) for each in tested.results if each.checked and not each.passed]
 
 
 @contextmanager

@@ -121,8 +121,17 @@ def should_evolve(tx: Transaction, tool: ToolRow, settings: Evolution, now: int)
         return EvolveDecision(
             False, f"it was looked at {minutes} minutes ago, and is every {settings.check_minutes}"
         )
-    definition = tool_of(tool, get_version(tx, tool.current_id))
+    version = get_version(tx, tool.current_id)
+    definition = tool_of(tool, version)
+    if version.examples_failed:
+        return broken(version, definition)
     return weigh(recent_scores(tx, tool.current_id, definition), settings)
+
+
+def broken(version: VersionRow, definition: Tool) -> EvolveDecision:
+    """A tool that fails its own examples needs no other reason."""
+    checked = sum(example.checked for example in definition.examples)
+    return EvolveDecision(True, f"it is broken: {version.examples_failed} of its {checked} examples fail")
 
 
 def note_look(tx: Transaction, tool: ToolRow, decision: EvolveDecision) -> None:

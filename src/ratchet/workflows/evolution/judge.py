@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -20,11 +20,16 @@ from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Outcome, Verdict
+from ratchet.ledger.tool_versions import DIFFERENCES
 from ratchet.tools.call import ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import Tool
+from ratchet.tools.invocation import difference
+from ratchet.tools.programs import TIMED_OUT
+from ratchet.workflows.evolution.inputs import generated_inputs, smallest
 from ratchet.workflows.evolution.parts import (
     SOURCE,
     UnusableVariant,
+    holds_answer,
     parts_of,
     read_parts,
     same_parts,
@@ -54,12 +59,16 @@ _TAKEN = {
     "cost_microusd": "money",
     "tokens": "tokens",
 }
-_SCORE, _TESTS = "score", "tests"
+_SCORE, _TESTS, _EXAMPLES = "score", "tests", "examples"
 CallTool = Callable[[Tool, Mapping[str, Any]], Awaitable[ToolResult]]
 """Calls a tool with values, in its sandbox. Raises `ToolCallFailed`."""
 IMPROVEMENT = "improvement"
 # Fewer rounds say nothing about noise.
 _LEAST_ROUNDS = 2
+# A generated input may mean any amount of work; one that keeps the incumbent longer says nothing.
+_QUICK_SECONDS = 5.0
+_MOST_SHRINKING = 60
+_LONGEST_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,8 @@ class Gain:
             return f"score {self.incumbent:.3g} → {self.variant:.3g} (p = {self.p_value:.2g})"
         if self.measure == _TESTS:
             return "the tool's tests pass now"
+        if self.measure == _EXAMPLES:
+            return f"{self.variant:.0f} of its examples pass instead of {self.incumbent:.0f}"
         how = f"{abs(self.gain):.1%} {'less' if self.gain >= 0 else 'more'} {_TAKEN[self.measure]}"
         return f"{how} (p = {self.p_value:.2g})"
 
@@ -108,6 +119,12 @@ def is_hopeless(gains: Sequence[Gain]) -> bool:
 def fixed_tests() -> Gain:
     """A variant that passes the tool's tests where the incumbent does not."""
     return Gain(_TESTS, 0.0, 1.0, 1.0, 0.0, better=True, worse=False)
+
+
+def fixed_examples(before: int, after: int) -> Gain:
+    """A variant that passes more of the tool's examples than the incumbent, and all that the incumbent passes."""
+    gain = (after - before) / after
+    return Gain(_EXAMPLES, float(before), float(after), gain, 0.0, better=True, worse=False)
 
 
 def _samples(rounds: Sequence[Round], measure: str) -> dict[MeasuredSide, tuple[float, ...]] | None:
@@ -230,11 +247,20 @@ class VariantFindings:
     gains: list[Gain] = field(default_factory=list)
     tests: dict[MeasuredSide, Verdict] = field(default_factory=dict)
     problems: list[dict[str, Any]] = field(default_factory=list)
+    repaired: list[ToolCase] = field(default_factory=list)
+    differences: int = 0
+
+    def note(self, case: ToolCase, answer: MeasuredAnswer) -> None:
+        note = {"origin": case.origin, "problem": answer.problem, "values": dict(case.values)}
+        self.problems.append({**note, "expected": case.expected, "answer": answer.value})
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantJudge:
     """Passes a variant that answers everything as well as the incumbent and is better in something beyond noise.
+
+    Examples outrank the incumbent: of a tool that fails some, a variant that passes more and breaks none is better,
+    whatever the incumbent answers elsewhere. Otherwise both must agree on `generated` inputs as well.
 
     `refused` are variants that need no measuring, by their hash: measuring what was refused until it looks better would
     make luck an improvement.
@@ -244,6 +270,7 @@ class VariantJudge:
     examples: Sequence[ToolCase]
     held_out: Sequence[ToolCase]
     repeats: int
+    generated: int
     call: CallTool = field(compare=False)
     tests: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -252,11 +279,12 @@ class VariantJudge:
     @cached_property
     def hash(self) -> str:
         return fingerprint(
-            "variant 1",
+            "variant 2",
             incumbent=self.incumbent.hash,
             examples=[input_hash(case.values) for case in self.examples],
             held_out=[input_hash(case.values) for case in self.held_out],
             repeats=self.repeats,
+            generated=self.generated,
             tests=self.tests,
         )
 
@@ -271,7 +299,7 @@ class VariantJudge:
         return self._ruled(Outcome.PASSED, reason, found, max(gain.gain for gain in better))
 
     async def _tried(self, parts: Mapping[str, str], found: VariantFindings) -> list[Gain]:
-        """In what the variant is better. Raises `Refused` for one that is in nothing, or is worse."""
+        """In what the variant is better. Raises `VariantRefused` for one that is in nothing, or is worse."""
         variant = with_parts(self.incumbent, parts)
         found.hash = variant.hash
         if same_parts(parts_of(self.incumbent), parts):
@@ -279,7 +307,10 @@ class VariantJudge:
         if variant.hash in self.refused:
             raise VariantRefused(f"it was tried before and not taken: {self.refused[variant.hash]}")
         await self._check_tests(parts, found)
-        cases = await self._prove(variant, found)
+        examples = await self._try_examples(variant, found)
+        if is_repeatable(variant) and found.repaired:
+            return await self._repaired(variant, parts, examples, found)
+        cases = [*examples, *await self._prove(variant, found)]
         await self._measure(variant, cases, found)
         self._check_rounds(cases, found)
         better = [gain for gain in found.gains if gain.better]
@@ -291,7 +322,89 @@ class VariantJudge:
             )
         if worse := [gain.text() for gain in found.gains if gain.worse]:
             raise VariantRefused(f"it is worse in something else: {'; '.join(worse)}")
+        if is_repeatable(variant):
+            await self._agree(variant, better, found)
         return better
+
+    async def _repaired(
+        self, variant: Tool, parts: Mapping[str, str], examples: Sequence[ToolCase], found: VariantFindings
+    ) -> list[Gain]:
+        """A variant of a broken tool that passes more examples and breaks none.
+
+        What the incumbent answers elsewhere is no model: it is wrong. Only what was scored as good is held against the
+        variant, and that it must not fail where the incumbent answers.
+        """
+        known = parts_of(self.incumbent)[SOURCE]
+        if any(holds_answer(parts[SOURCE], known, case.values, case.expected) for case in found.repaired):
+            raise VariantRefused("it holds the answer to an example instead of working it out")
+        failed = [case for case in self.held_out if not await self._still_answers(variant, case, found)]
+        if failed:
+            raise VariantRefused(f"it fails {len(failed)} of {len(self.held_out)} held-out inputs")
+        for case in self._generated():
+            if not await self._still_answers(variant, case, found):
+                problem = found.problems[-1]
+                raise VariantRefused(f"it fails on {_shown(case.values)}: {problem['problem']}")
+        await self._measure(variant, examples, found, rounds=_LEAST_ROUNDS)
+        self._check_rounds(examples, found)
+        return [fixed_examples(len(examples) - len(found.repaired), len(examples))]
+
+    async def _still_answers(self, variant: Tool, case: ToolCase, found: VariantFindings) -> bool:
+        """Whether the variant answers where the incumbent does, and what was scored as good in the same way."""
+        if case.praised:
+            case = case.answered(case.recorded, case.recorded)
+        new = await ask(variant, case, self.call)
+        if new.right:
+            return True
+        if not case.praised and (await ask(self.incumbent, case, self.call)).problem is not None:
+            return True
+        found.note(case, new)
+        return False
+
+    async def _agree(self, variant: Tool, better: Sequence[Gain], found: VariantFindings) -> None:
+        """Both give one answer to every generated input, or fail both. Raises `VariantRefused` with the smallest input
+        that they differ on: a person or an example has to say who is right."""
+        for case in self._generated():
+            pair = await self._differ(variant, case)
+            if pair is None:
+                continue
+
+            async def still(values: Mapping[str, Any]) -> bool:
+                nonlocal pair
+                found = await self._differ(variant, ToolCase(CaseOrigin.GENERATED, values))
+                pair = found or pair
+                return found is not None
+
+            schema = self.incumbent.input_schema
+            values = await smallest(dict(case.values), schema, still, most=_MOST_SHRINKING)
+            old, new = pair
+            found.differences = 1
+            found.note(replace(case, values=values, expected=old.value), new)
+            raise VariantRefused(
+                f"it is better ({'; '.join(gain.text() for gain in better)}), but answers otherwise: to "
+                f"{_shown(values)} it gives {_outcome(new)}, the version in use {_outcome(old)}"
+            )
+
+    def _generated(self) -> list[ToolCase]:
+        known = [case.values for case in (*self.held_out, *self.examples)]
+        made = generated_inputs(self.incumbent, known, self.generated, seed=self.incumbent.hash)
+        return [ToolCase(CaseOrigin.GENERATED, values) for values in made]
+
+    async def _differ(self, variant: Tool, case: ToolCase) -> tuple[MeasuredAnswer, MeasuredAnswer] | None:
+        """What the two make of a generated input, if that is not the same."""
+        incumbent, variant = (replace(each, timeout=_quick(each)) for each in (self.incumbent, variant))
+        old = await ask(incumbent, case, self.call)
+        if old.use.exit_code == TIMED_OUT:
+            # It says nothing, and waiting for the other side would take as long.
+            return None
+        new = await ask(variant, case, self.call)
+        if (old.problem is None) == (new.problem is None):
+            if old.problem is not None or difference(new.value, old.value) is None:
+                return None
+            again = await ask(incumbent, case, self.call)
+            if again.problem is not None or difference(again.value, old.value) is not None:
+                # The incumbent does not agree with itself: it draws lots, or looks at the clock.
+                return None
+        return old, new
 
     async def _check_tests(self, parts: Mapping[str, str], found: VariantFindings) -> None:
         if self.tests is not None:
@@ -308,18 +421,38 @@ class VariantJudge:
         found.tests[MeasuredSide.INCUMBENT] = await run_tests(self.tests, parts_of(self.incumbent)[SOURCE])
         return found.tests[MeasuredSide.INCUMBENT].outcome is Outcome.FAILED
 
+    async def _try_examples(self, variant: Tool, found: VariantFindings) -> list[ToolCase]:
+        """The examples that either side passes. Raises `VariantRefused` for a variant that breaks one."""
+        cases = []
+        for case in self.examples:
+            old = await ask(self.incumbent, case, self.call)
+            new = await ask(variant, case, self.call)
+            if old.right and not new.right:
+                found.note(case, new)
+                if is_repeatable(variant):
+                    raise VariantRefused(f"it does not do what an example shows: {new.problem}")
+            if new.right and not old.right:
+                found.repaired.append(case)
+            if old.right or new.right:
+                cases.append(case)
+        return cases
+
     async def _prove(self, variant: Tool, found: VariantFindings) -> list[ToolCase]:
-        """The cases, with the right answers, once the variant has given them too. These calls also warm both sides."""
-        cases = [case for case in self.examples if await self._proved(variant, case, found)]
+        """Held-out cases, with the right answers, once the variant has given them too. It also warms both sides."""
+        cases, failed = [], 0
         for given in self.held_out:
             case = await self._answered(given)
-            if case is not None and await self._proved(variant, case, found):
+            if case is None:
+                continue
+            old = await ask(self.incumbent, case, self.call)
+            new = await ask(variant, case, self.call)
+            if old.right and not new.right:
+                found.note(case, new)
+                failed += 1
+            if old.right or new.right:
                 cases.append(case)
-        held_out = [problem for problem in found.problems if problem["origin"] == CaseOrigin.HELD_OUT]
-        if is_repeatable(variant) and found.problems:
-            if len(held_out) < len(found.problems):
-                raise VariantRefused(f"it does not do what an example shows: {found.problems[0]['problem']}")
-            raise VariantRefused(f"it fails {len(held_out)} of {len(self.held_out)} held-out inputs")
+        if is_repeatable(variant) and failed:
+            raise VariantRefused(f"it fails {failed} of {len(self.held_out)} held-out inputs")
         return cases
 
     async def _answered(self, case: ToolCase) -> ToolCase | None:
@@ -332,20 +465,18 @@ class VariantJudge:
             return case.answered(first.value, again.value)
         return None if case.recorded is None else case.answered(case.recorded, case.recorded)
 
-    async def _proved(self, variant: Tool, case: ToolCase, found: VariantFindings) -> bool:
-        """Whether either gets the case right, so that it can be used. What only the incumbent does is noted."""
-        old = await ask(self.incumbent, case, self.call)
-        new = await ask(variant, case, self.call)
-        if old.right and not new.right:
-            note = {"origin": case.origin, "problem": new.problem, "values": dict(case.values)}
-            found.problems.append({**note, "expected": case.expected, "answer": new.value})
-        return old.right or new.right
-
-    async def _measure(self, variant: Tool, cases: Sequence[ToolCase], found: VariantFindings) -> None:
+    async def _measure(
+        self,
+        variant: Tool,
+        cases: Sequence[ToolCase],
+        found: VariantFindings,
+        *,
+        rounds: int | None = None,
+    ) -> None:
         if not cases:
             raise VariantRefused("no case is left that either version gets right")
         sides = {MeasuredSide.INCUMBENT: self.incumbent, MeasuredSide.VARIANT: variant}
-        for number in range(self.repeats):
+        for number in range(rounds or self.repeats):
             found.rounds.append(await measure_round(number, sides, cases, self.call))
             if number + 1 >= _LEAST_ROUNDS:
                 found.gains = measure_gains(found.rounds)
@@ -363,6 +494,8 @@ class VariantJudge:
 
     def _ruled(self, outcome: Outcome, reason: str, found: VariantFindings, improvement: float) -> Judged:
         measured = {IMPROVEMENT: improvement, "rounds": float(len(found.rounds))}
+        if found.differences:
+            measured[DIFFERENCES] = float(found.differences)
         for gain in found.gains:
             numbers = {"incumbent": gain.incumbent, "variant": gain.variant, "gain": gain.gain}
             measured |= {f"{gain.measure}.{name}": value for name, value in numbers.items()}
@@ -385,9 +518,24 @@ class VariantJudge:
             "held_out": [input_hash(case.values) for case in self.held_out],
             "tests": {side: asdict(verdict) for side, verdict in found.tests.items()},
             "problems": found.problems,
+            "repaired": [input_hash(case.values) for case in found.repaired],
             "gains": [asdict(gain) for gain in found.gains],
             "rounds": [
                 {side: [asdict(answer.use) for answer in each.answers[side]] for side in MeasuredSide}
                 for each in found.rounds
             ],
         }
+
+
+def _quick(tool: Tool) -> float:
+    return _QUICK_SECONDS if tool.timeout is None else min(tool.timeout, _QUICK_SECONDS)
+
+
+def _outcome(answer: MeasuredAnswer) -> str:
+    return (
+        _shown(answer.value) if answer.problem is None else f"no answer ({answer.problem[:_LONGEST_SHOWN]})"
+    )
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:_LONGEST_SHOWN]

@@ -6,9 +6,10 @@ Schemas, examples, limits and permissions are no part of it: they say what is as
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ratchet.kernel import Misuse
 from ratchet.tools.definition import LlmBody, PythonBody, Tool
@@ -51,6 +52,11 @@ class UnusableVariant(Exception):
 
 def parts_of(tool: Tool) -> dict[str, str]:
     """The files of a tool. Raises `Misuse` for one that cannot be rewritten or cannot be tried without consequences."""
+    if tool.secrets:
+        raise Misuse(
+            f"the tool {tool.id} is given secrets, which a variant that no person has read must not have",
+            hint="rewrite it by hand",
+        )
     match tool.body:
         case PythonBody(source=source) if not tool.network:
             return {SOURCE: source}
@@ -79,7 +85,7 @@ def with_parts(tool: Tool, parts: Mapping[str, str]) -> Tool:
 
 
 def read_parts(tool: Tool, directory: Path) -> dict[str, str]:
-    """The files of a variant, from a checkout that may hold anything. Raises `Unfit`."""
+    """The files of a variant, from a checkout that may hold anything. Raises `UnusableVariant`."""
     return {name: _read(directory / name) for name in parts_of(tool)}
 
 
@@ -89,6 +95,42 @@ def same_parts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
         same_program(one[name], other[name]) if name == SOURCE else one[name].strip() == other[name].strip()
         for name in one
     )
+
+
+_TRIVIAL_LENGTH = 3
+_TRIVIAL_NUMBER = 10
+
+
+def holds_answer(source: str, before: str, given: Any, expected: Any) -> bool:
+    """Whether the answer to an example was written into a program: the whole input stands in it, or a part of the input
+    and a part of the answer, and did not before. Values too small to tell are not looked at."""
+    new = _constants(source) - _constants(before)
+    asked, answered = set(_leaves(given)), set(_leaves(expected))
+    return bool(asked and asked <= new) or bool(new & asked and new & answered)
+
+
+def _constants(source: str) -> set[Any]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and _tells(node.value)}
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves(each)
+    elif _tells(value):
+        yield value
+
+
+def _tells(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) >= _TRIVIAL_LENGTH
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= _TRIVIAL_NUMBER
 
 
 def _read(path: Path) -> str:

@@ -9,7 +9,14 @@ from typing import Any
 
 from ratchet.kernel import BudgetPolicy, Conflict, Limits, Misuse, NotFound, RatchetError, RunId
 from ratchet.ledger import Transaction
-from ratchet.ledger.tools import VersionRow, get_tool, roll_back, tools_by_id
+from ratchet.ledger.tools import (
+    VersionRow,
+    get_tool,
+    promote_version,
+    roll_back,
+    tools_by_id,
+    version_numbered,
+)
 from ratchet.ledger.usage import set_budget
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime, start_run
@@ -17,7 +24,7 @@ from ratchet.runtime.job import BACKGROUND
 from ratchet.tools.definition import full_name, read_name
 from ratchet.tools.registry import open_toolbox
 from ratchet.workflows.evolution.health import note_look, run_name, should_evolve
-from ratchet.workflows.evolution.subject import choose_subject
+from ratchet.workflows.evolution.subject import check_evolvable, choose_subject
 from ratchet.workflows.jobs import EVOLVE, OPTIMISE
 from ratchet.workflows.operations import RUN_KIND
 from ratchet.workflows.profile import profile_workflow
@@ -72,6 +79,25 @@ def roll_back_tool(
                 hint=f"`ratchet tool unpin {full_name(tool_id, folder)}` lets it move again",
             )
         return roll_back(tx, tool, reason=reason or "taken back on request")
+
+
+def approve_version(runtime: Runtime, tool_id: str, version: str, *, folder: str = "", actor: str) -> None:
+    """Promote a version that was refused only because it answers some input differently.
+
+    Raises `Conflict` for one that was refused for another reason, or whose parent is not in use any more.
+    """
+    with runtime.ledger.write(actor=actor) as tx:
+        tool = get_tool(tx, tool_id, folder=folder)
+        incumbent = check_evolvable(tx, tool)
+        found = version_numbered(tx, tool, version)
+        if not found.approvable or found.parent_id != incumbent.id:
+            raise Conflict(
+                f"version {version} of {tool_id} cannot be approved: it is {found.status}"
+                + (f", since {found.reason}" if found.reason else ""),
+                hint="only a variant of the version in use that was better and differed in an answer can be",
+            )
+        reason = f"approved by {actor}: {found.reason}"
+        promote_version(tx, tool, found, expected=incumbent.id, reason=reason)
 
 
 def optimise_batch(

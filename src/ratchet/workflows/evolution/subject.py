@@ -27,7 +27,7 @@ from ratchet.ledger.tools import (
     tools_by_id,
 )
 from ratchet.sandbox import Bounds
-from ratchet.tools.definition import Tool, ToolType, full_name
+from ratchet.tools.definition import Example, Tool, ToolType, full_name
 from ratchet.tools.invocation import difference
 from ratchet.workflows.evolution.health import tool_of
 from ratchet.workflows.evolution.parts import MOST_BYTES, SOURCE, parts_of
@@ -38,6 +38,8 @@ _SECONDS = 300.0
 _WRONG = "another answer than the right one"
 _CALLS = 500
 _FAILURES = 20
+PRAISED = 0.75
+"""The answer of a call that was scored so high or higher is right."""
 
 
 def read_tests(tool: Tool) -> str | None:
@@ -88,7 +90,13 @@ def _write(directory: Path, source: str, tests: str) -> None:
 
 class CaseOrigin(StrEnum):
     EXAMPLE = "example"
+    KEPT_BACK = "example that its author did not see"
     HELD_OUT = "held-out input"
+    GENERATED = "generated input"
+
+    @property
+    def is_example(self) -> bool:
+        return self in (CaseOrigin.EXAMPLE, CaseOrigin.KEPT_BACK)
 
 
 class RecordedCase(Protocol):
@@ -111,7 +119,8 @@ class RecordedCase(Protocol):
 class ToolCase:
     """Values, and what must come of them. Where nothing is `exact`, any answer that fits the tool's schema is right.
 
-    `recorded` is what came of it when it was called for real, if that was kept.
+    `recorded` is what came of it when it was called for real, if that was kept; `praised` says that a person or a judge
+    scored that answer as good, so that it is right whatever the version in use answers now.
     """
 
     origin: CaseOrigin
@@ -119,11 +128,13 @@ class ToolCase:
     expected: Any = None
     exact: bool = False
     recorded: Any = None
+    praised: bool = False
 
     def complaint(self, value: Any) -> str | None:
-        """What is wrong with an answer. Of a held-out input nothing is revealed."""
+        """What is wrong with an answer. Of what is kept from the author nothing is revealed."""
         found = difference(value, self.expected) if self.exact else None
-        return _WRONG if found is not None and self.origin is CaseOrigin.HELD_OUT else found
+        hidden = self.origin in (CaseOrigin.HELD_OUT, CaseOrigin.KEPT_BACK)
+        return _WRONG if found is not None and hidden else found
 
     def answered(self, value: Any, again: Any) -> ToolCase:
         """The case, now that the incumbent has answered it twice.
@@ -131,18 +142,26 @@ class ToolCase:
         A real input must be answered as the incumbent does, if that always answers in the same way: one that draws lots
         or looks at the clock gives no answer to be held to.
         """
-        if self.origin is CaseOrigin.EXAMPLE:
+        if self.origin.is_example:
             return self
+        if self.praised:
+            return replace(self, expected=self.recorded, exact=True)
         as_before = self.recorded is None or difference(value, self.recorded) is None
         return replace(self, expected=value, exact=as_before and difference(value, again) is None)
 
 
 def example_cases(tool: Tool) -> list[ToolCase]:
-    """The examples that say what must come of them."""
+    """The examples that say what must come of them.
+
+    Of three or more a third is kept from the author, chosen by the hash: who knows all of them need not solve any.
+    """
+    checked = [example for example in tool.examples if example.checked]
+    by_hash = sorted(input_hash(example.input) for example in checked)
+    kept_back = set(by_hash[: len(checked) // 3])
+    origins = {True: CaseOrigin.KEPT_BACK, False: CaseOrigin.EXAMPLE}
     return [
-        ToolCase(CaseOrigin.EXAMPLE, example.input, example.output, exact=True)
-        for example in tool.examples
-        if example.checked
+        ToolCase(origins[input_hash(each.input) in kept_back], each.input, each.output, exact=True)
+        for each in checked
     ]
 
 
@@ -158,17 +177,22 @@ def held_out_cases(tool: Tool, calls: Iterable[RecordedCase], most: int, *, low:
             continue
         name = input_hash(call.input)
         if name not in known and name not in found:
-            found[name] = ToolCase(CaseOrigin.HELD_OUT, call.input, recorded=call.output)
+            praised = call.score is not None and call.score >= PRAISED and call.output is not None
+            found[name] = ToolCase(CaseOrigin.HELD_OUT, call.input, recorded=call.output, praised=praised)
     return [found[name] for name in sorted(found)[:most]]
 
 
 def write_cases(cases: Sequence[ToolCase]) -> bytes:
     """Real inputs as they are kept for a run that is begun again."""
-    return json.dumps([[case.values, case.recorded] for case in cases]).encode()
+    return json.dumps([[case.values, case.recorded, case.praised] for case in cases]).encode()
 
 
 def read_cases(data: bytes) -> list[ToolCase]:
-    return [ToolCase(CaseOrigin.HELD_OUT, values, recorded=recorded) for values, recorded in json.loads(data)]
+    return [
+        ToolCase(CaseOrigin.HELD_OUT, values, recorded=recorded, praised=bool(praised))
+        # A run of an earlier release has kept no word about praise.
+        for values, recorded, praised in ((*each, False)[:3] for each in json.loads(data))
+    ]
 
 
 def input_hash(values: Mapping[str, Any]) -> str:
@@ -193,6 +217,14 @@ class Subject:
     stats: CallStats
     failures: Sequence[CallRow]
     tests: str | None
+    failing: frozenset[str] = frozenset()
+    """The examples that the incumbent fails, by the hashes of their inputs."""
+
+    @property
+    def shown_examples(self) -> list[Example]:
+        """Those that the author may see."""
+        kept_back = {input_hash(case.values) for case in self.examples if case.origin is CaseOrigin.KEPT_BACK}
+        return [each for each in self.tool.examples if input_hash(each.input) not in kept_back]
 
 
 def check_evolvable(tx: Transaction, tool: ToolRow) -> VersionRow:
@@ -215,10 +247,11 @@ def choose_subject(tx: Transaction, tool: ToolRow, *, cases: int, low: float) ->
     parts_of(definition)
     calls = calls_of(tx, incumbent.id, limit=_CALLS)
     held_out = held_out_cases(definition, [*calls, *_older_inputs(tx, incumbent)], cases, low=low)
-    if not held_out:
+    if not held_out and not incumbent.examples_failed:
         raise Misuse(
             f"no real input of the tool {tool.name} is on record, so no variant could be judged",
-            hint="use the tool first: examples alone are known to its author",
+            hint=f"use the tool first, or find out by `ratchet tool test {full_name(tool.name, tool.folder)}` "
+            "whether it fails its examples",
         )
     return _subject(tx, tool, incumbent, definition, calls, held_out)
 
@@ -229,9 +262,10 @@ def remembered_subject(tx: Transaction, begun: Mapping[str, Any], held_out: Sequ
     if tool is None:
         raise Conflict(f"the tool {begun['tool']} was removed while it was rewritten")
     incumbent = get_version(tx, begun["incumbent_id"])
-    return _subject(
+    found = _subject(
         tx, tool, incumbent, tool_of(tool, incumbent), calls_of(tx, incumbent.id, limit=_CALLS), held_out
     )
+    return replace(found, failing=frozenset(begun.get("failing", ())))
 
 
 def _subject(

@@ -1,4 +1,4 @@
-"""Carries out the steps of an exported workflow."""
+"""An export as a folder, and what carries out the steps of the workflow in it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.flowkit.errors import StepFailed, StepHeld
-from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
+from ratchet.flowkit.errors import SpecError, StepFailed, StepHeld
+from ratchet.flowkit.execution import Executed, ExecutionJournal, Inside, Result, StepCall, StepError
+from ratchet.flowkit.executor import execute
 from ratchet.flowkit.inputs import with_defaults
+from ratchet.flowkit.reader import read_text
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
+from ratchet.flowkit.value_schema import first_mistake, mistakes
 
-from .schemas import mistakes
 from .tools import call_model, call_program, call_python, call_service
 
+# Most steps wait for a service; those that compute share the processors all the same.
+_AT_ONCE = 8
+_ALONE = frozenset({"embedded", "wasm"})
 _INDEX = re.compile(r"\[\d+\]")
 RECORDED = frozenset({"llm", "openapi", "approval"})
 """What a recording can answer for: steps that ask an outside service."""
@@ -75,6 +80,8 @@ class Standalone:
     models: Mapping[str, str] = field(default_factory=dict)
     recording: ExportRecording | None = None
     approved: frozenset[str] = frozenset()
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    """What people answer to the steps that ask for more than yes or no."""
 
     @property
     def recorded(self) -> bool:
@@ -136,11 +143,23 @@ class Standalone:
         raise StepFailed(f"a tool of type {kind} cannot run here", final=True)
 
     def _approval(self, call: StepCall) -> Result:
+        schema = call.step.answer_schema
+        if schema is not None:
+            return self._answer(call, schema)
         if call.name in self.approved:
             return Result({"approved": True, "comment": None, "by": "command line"})
         raise StepHeld(
             f"waits for a person: {call.prompt or call.step.description}; continue with --approve {call.name}"
         )
+
+    def _answer(self, call: StepCall, schema: Mapping[str, Any]) -> Result:
+        question = call.prompt or call.step.description
+        if call.name not in self.answers:
+            raise StepHeld(f"waits for a person: {question}; continue with --answer {call.name}=JSON")
+        problem = first_mistake(self.answers[call.name], schema)
+        if problem is not None:
+            raise StepFailed(f"the answer to {question!r} does not fit: {problem}", final=True)
+        return Result(self.answers[call.name])
 
     def _tool(self, call: StepCall) -> ToolDefinition | None:
         if call.tool is None or call.step.step_type in (StepType.APPROVAL, StepType.SUB_WORKFLOW):
@@ -181,3 +200,48 @@ def _check(problem: str, value: Any, tool: ToolDefinition, key: str) -> None:
     wrong = next(mistakes(value, tool.extra.get(key, True)), None)
     if wrong is not None:
         raise StepFailed(f"{problem}: {wrong}", final=key == "input_schema")
+
+
+@dataclass(frozen=True)
+class Package:
+    folder: Path
+    target: str
+    spec: WorkflowSpec
+    models: Mapping[str, str]
+    recording: ExportRecording | None
+
+    def caller(
+        self,
+        *,
+        recorded: bool = False,
+        approved: Iterable[str] = (),
+        answers: Mapping[str, Any] | None = None,
+    ) -> Standalone:
+        """Who carries out the steps. Where there is no model, or `recorded` is asked for, the recording answers."""
+        if recorded and self.recording is None:
+            raise SpecError(["nothing is recorded here; export the workflow with a run"])
+        replaying = recorded or self.target in _ALONE
+        recording = (self.recording or _nothing()) if replaying else None
+        return Standalone(self.folder / "files", self.models, recording, frozenset(approved), answers or {})
+
+    async def run(
+        self, inputs: Mapping[str, Any], caller: Standalone, journal: ExecutionJournal | None = None
+    ) -> Executed:
+        return await execute(self.spec, inputs, caller, journal=journal, concurrency=_AT_ONCE)
+
+
+def read_package(folder: Path) -> Package:
+    """Raises `SpecError` for a workflow that cannot be read."""
+    about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+    recorded = folder / "recorded.json"
+    return Package(
+        folder,
+        about["target"],
+        read_text((folder / "workflow.json").read_bytes()),
+        about["models"],
+        read_recording(json.loads(recorded.read_text(encoding="utf-8"))) if recorded.exists() else None,
+    )
+
+
+def _nothing() -> ExportRecording:
+    return ExportRecording(0, False, {}, {})

@@ -21,7 +21,7 @@ from ratchet.flowkit.jsontext import load_json
 from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import require_valid
 
-from .package import Package, read_package
+from .caller import Package, read_package
 from .tools import NOT_FOUND
 
 _SHOWN = {"held": "blocked"}
@@ -75,18 +75,25 @@ def main(folder: Path, arguments: Sequence[str] | None = None) -> int:
     0 is completed, 1 failed or waiting for a person, 2 misuse, 3 a program that a step needs and that is not there.
     """
     try:
+        return asyncio.run(run_command(folder, arguments))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return _INTERRUPTED
+
+
+async def run_command(folder: Path, arguments: Sequence[str] | None = None) -> int:
+    """The same in an event loop that runs already."""
+    try:
         package = read_package(folder)
         asked = _parse(package, arguments)
         inputs = _document(asked.inputs) | parse_input_texts(package.spec, _pairs(asked.input))
-        caller = package.caller(recorded=asked.recorded, approved=asked.approve)
+        answers = {name: _answer(text) for name, text in _pairs(asked.answer, "--answer").items()}
+        caller = package.caller(recorded=asked.recorded, approved=asked.approve, answers=answers)
         notes = Notes()
-        ended = asyncio.run(_until_told(package.run(inputs, caller, notes)))
+        ended = await _until_told(package.run(inputs, caller, notes))
     except SpecError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
         return _MISUSE
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return _INTERRUPTED
     if asked.json:
         print(json.dumps(report_of(package.spec, ended, notes, recorded=caller.recorded), ensure_ascii=False))
     else:
@@ -129,6 +136,13 @@ def _parse(package: Package, arguments: Sequence[str] | None) -> argparse.Namesp
         metavar="STEP",
         help="say yes to a step that waits for a person",
     )
+    parser.add_argument(
+        "--answer",
+        action="append",
+        default=[],
+        metavar="STEP=JSON",
+        help="answer a step that asks a person for more than yes or no",
+    )
     return parser.parse_args(arguments)
 
 
@@ -144,12 +158,19 @@ def _document(file: str | None) -> dict[str, Any]:
     return found
 
 
-def _pairs(given: Sequence[str]) -> dict[str, str]:
+def _answer(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _pairs(given: Sequence[str], option: str = "--input") -> dict[str, str]:
     found = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:
-            raise SpecError([f"--input {each} has no value; write NAME=VALUE"])
+            raise SpecError([f"{option} {each} has no value; write NAME=VALUE"])
         found[name.strip()] = given_text(value)
     return found
 

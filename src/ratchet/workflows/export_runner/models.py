@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
-
-from .schemas import mistakes
+from ratchet.flowkit.value_schema import mistakes
 
 # The makers' own address, the variable that overrides it, and the one that holds the key.
 _PLACES = {
@@ -301,3 +300,10 @@ def _without_fence(text: str) -> str:
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text.partition("\n")[2].removesuffix("```")
     return text
+
+
+class ExportToolFailed(StepFailed):
+    """A call that failed. `final` says that calling again cannot help."""
+
+    def __init__(self, reason: str, *, hint: str | None = None, final: bool = False) -> None:
+        super().__init__(reason, hint=hint, final=final)

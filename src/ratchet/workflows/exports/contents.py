@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -25,7 +26,7 @@ _ELSEWHERE = {
     "from ratchet.flowkit.": "from flowkit.",
     "from ratchet.tools.inside import python_tool": "from . import python_tool",
     "from ratchet.tools.openapi import": "from .openapi import",
-    "from ratchet.tools.call import ToolCallFailed": "from .errors import ExportToolFailed as ToolCallFailed",
+    "from ratchet.tools.call import ToolCallFailed": "from .models import ExportToolFailed as ToolCallFailed",
 }
 _SHARED = {
     "python_tool.py": ("ratchet.tools.inside", "python_tool.py"),
@@ -67,6 +68,43 @@ class WorkflowTest(command.ExportTest):
 if __name__ == "__main__":
     unittest.main()
 '''
+WASM_PROGRAM = """// Runs this workflow in WebAssembly: node run_workflow.mjs --input NAME=VALUE … [--json]
+
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { loadPyodide } from "pyodide";
+
+const folder = path.dirname(fileURLToPath(import.meta.url));
+const python = await loadPyodide({
+  stdout: (line) => process.stdout.write(line + "\\n"),
+  stderr: (line) => process.stderr.write(line + "\\n"),
+});
+// The export, and the place from which it is called, for files that are named there.
+python.mountNodeFS("/workflow", folder);
+python.mountNodeFS("/here", process.cwd());
+python.globals.set("given", python.toPy(process.argv.slice(2)));
+process.exitCode = await python.runPythonAsync(`
+import os, sys
+from pathlib import Path
+sys.path.insert(0, "/workflow")
+os.chdir("/here")
+from runner.command import run_command
+try:
+    code = await run_command(Path("/workflow"), given)
+except SystemExit as left:
+    code = left.code if isinstance(left.code, int) else 2 if left.code else 0
+code
+`);
+"""
+PYODIDE = "^314.0.7"
+"""The releases of Pyodide, a Python in WebAssembly, with which an export runs."""
+WASM_NOTES = (
+    "Tools run one after the other in the same Python as the workflow: the time of a step is not kept to, and one that "
+    "never ends is ended with the process. WebAssembly is what keeps them from everything but this folder and the "
+    "directory in which it is called.",
+    "Nothing is written down: a run that is interrupted starts over, and no result is kept for the next one.",
+    "How often a tool may be called in an hour is not counted.",
+)
 _VARIABLES = {
     "openai": ("`OPENAI_API_KEY`", "`OPENAI_BASE_URL`", "https://api.openai.com/v1"),
     "anthropic": ("`ANTHROPIC_API_KEY`", "`ANTHROPIC_BASE_URL`", "https://api.anthropic.com"),
@@ -77,6 +115,8 @@ _ABOUT_TARGET = {
     Target.EDGE: "It asks models of an Ollama.",
     Target.EMBEDDED: "It asks no model and needs no network: what models said is recorded, and an input that was not "
     "recorded is an error.",
+    Target.WASM: "It runs in WebAssembly, asks no model and needs no network: what models said is recorded, and an "
+    "input that was not recorded is an error.",
 }
 
 
@@ -176,7 +216,7 @@ def readme(
         *([spec.description] if spec.description else []),
         f"A workflow that runs without Ratchet. {_ABOUT_TARGET[target]}",
         "## Run it",
-        _commands(spec, packages),
+        _commands(spec, packages, target),
         "With `--json` it prints one JSON document: `status`, `outputs`, `steps`. It exits with 0 when the workflow is "
         "completed, with 1 when it failed or waits for a person, with 2 when it was called wrongly and with 3 when a "
         "program is missing.",
@@ -190,8 +230,24 @@ def readme(
     return "\n\n".join(parts) + "\n"
 
 
-def _commands(spec: WorkflowSpec, packages: Sequence[str]) -> str:
+def package_json(spec: WorkflowSpec) -> str:
+    """What npm installs for an export in WebAssembly: Pyodide with its own Python, and nothing else."""
+    about = {
+        "name": re.sub(r"[^a-z0-9-]+", "-", spec.workflow_id.lower()).strip("-") or "workflow",
+        "private": True,
+        "type": "module",
+        "dependencies": {"pyodide": PYODIDE},
+    }
+    return json.dumps(about, indent=2) + "\n"
+
+
+def _commands(spec: WorkflowSpec, packages: Sequence[str], target: Target) -> str:
     inputs = "".join(f" --input {each.name}=…" for each in spec.inputs if each.required)
+    if target is Target.WASM:
+        return (
+            f"    npm install\n    node run_workflow.mjs{inputs}\n\nOnly `npm install` needs a network. Node 20 or "
+            "newer; `python run_workflow.py` does the same without WebAssembly."
+        )
     install = ["    pip install -r requirements.txt"] if packages else []
     return "\n".join([*install, f"    python run_workflow.py{inputs}"])
 

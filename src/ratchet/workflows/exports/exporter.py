@@ -29,9 +29,12 @@ from ratchet.workflows.exports.contents import (
     ALL,
     RUN_PROGRAM,
     TEST_PROGRAM,
+    WASM_NOTES,
+    WASM_PROGRAM,
     NoModel,
     check_table,
     kit_files,
+    package_json,
     place_of,
     readme,
     requirements_text,
@@ -175,7 +178,8 @@ async def export_workflow(
 
     `models` says which model takes the place of which: `{"llama3": "openai/gpt-5-mini"}`; the name `*` stands for all
     that are not named. `run_id` is a completed run of this workflow: its answers stand in for a model in an `embedded`
-    export, and are what the export's own test compares with. `base` is where relative paths of the spec start.
+    or `wasm` export, and are what the export's own test compares with. `base` is where relative paths of the spec
+    start.
 
     Raises `NotExportable` with the reason for each step, `BadWorkflow` for one that could not run here either,
     `Conflict` when the folder is not empty and `force` is not given or the run is of no use, and `NotFound` for a run
@@ -189,7 +193,7 @@ async def export_workflow(
     portable = embedding.embed(subject.spec)
     reasons = list(embedding.reasons)
     places: dict[str, str] = {}
-    if target is not Target.EMBEDDED:
+    if not target.alone:
         places = _places(embedding.asking, target, models or {}, runtime, reasons)
     elif subject.run is None:
         reasons += [
@@ -202,7 +206,7 @@ async def export_workflow(
     recording = None
     if subject.run is not None:
         recording = await record(runtime.ledger, subject.run, portable, subject.inputs, subject.values)
-    notes = (*_NOTES, *subject.notes)
+    notes = (*(WASM_NOTES if target is Target.WASM else _NOTES), *subject.notes)
     files = {
         **kit_files(),
         **embedding.files,
@@ -278,7 +282,7 @@ async def _packages(embedding: Embedding, runtime: Runtime, reasons: list[str]) 
     except NotPortable as why:
         reasons.append(f"a tool {why}")
         return ()
-    if packages and embedding.target is Target.EMBEDDED:
+    if packages and embedding.target.alone:
         reasons.append(f"{', '.join(packages)} would be needed, and there is only the standard library")
     return packages
 
@@ -306,6 +310,8 @@ def _own_files(
         "requirements.txt": requirements_text(packages),
         "README.md": readme(portable, target, places, packages, recording, notes),
     }
+    if target is Target.WASM:
+        texts |= {"package.json": package_json(portable), "run_workflow.mjs": WASM_PROGRAM}
     if recording is not None:
         texts["recorded.json"] = _json(write_recording(recording))
     return {name: text.encode() for name, text in texts.items()}

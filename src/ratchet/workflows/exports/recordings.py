@@ -7,12 +7,13 @@ Nothing is called.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.executor import execute
-from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.flowkit.spec import WorkflowSpec, WorkflowStep
 from ratchet.kernel import Conflict, RunId, RunStatus, StepStatus
 from ratchet.ledger import Ledger, Run
 from ratchet.ledger.runs import get_run, list_steps
@@ -40,7 +41,7 @@ async def record(
 ) -> ExportRecording:
     """What `portable`, which is the workflow of `run`, was given and answered there."""
     answers: dict[str, Any] = {}
-    ended = await execute(portable, inputs, _Remembering(values, answers))
+    ended = await execute(_without_pauses(portable), inputs, _Remembering(values, answers))
     outputs = read_outputs(ledger.artifacts, run)
     if ended.status != "completed" or dict(ended.outputs) != outputs:
         raise Conflict(
@@ -50,6 +51,17 @@ async def record(
     return ExportRecording(
         run.id, run.simulated or run.used_recording, dict(inputs), outputs, dict(sorted(answers.items()))
     )
+
+
+def _without_pauses(spec: WorkflowSpec) -> WorkflowSpec:
+    """The workflow without pauses between rounds: what they waited for is known."""
+
+    def step(each: WorkflowStep) -> WorkflowStep:
+        inner = None if each.workflow_spec is None else _without_pauses(each.workflow_spec)
+        repeat = None if each.repeat is None else replace(each.repeat, pause_seconds=0.0)
+        return replace(each, workflow_spec=inner, repeat=repeat)
+
+    return replace(spec, steps=tuple(map(step, spec.steps)))
 
 
 class _Remembering:

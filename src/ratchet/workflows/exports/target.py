@@ -21,7 +21,8 @@ class NotExportable(Misuse):
 
 
 class Target(StrEnum):
-    """`cloud` asks hosted models, `edge` an Ollama nearby, `embedded` no model at all."""
+    """`cloud` asks hosted models, `edge` an Ollama nearby; `embedded` and `wasm` ask none and need no network, and
+    `wasm` runs in WebAssembly."""
 
     CLOUD = "cloud"
     EDGE = "edge"
@@ -33,15 +34,17 @@ class Target(StrEnum):
         """Who may answer the model calls there."""
         return {Target.CLOUD: ("openai", "anthropic"), Target.EDGE: ("ollama",)}.get(self, ())
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is nothing there but Python: no models, services, people or packages."""
+        return not self.providers
+
 
 def read_target(text: str) -> Target:
-    """Raises `Misuse` for a target that does not exist, or does not exist yet."""
-    ready = [target.value for target in Target if target is not Target.WASM]
-    hint = f"choose {', '.join(ready[:-1])} or {ready[-1]}"
+    """Raises `Misuse` for a target that does not exist."""
     try:
-        target = Target(text)
+        return Target(text)
     except ValueError:
+        known = [target.value for target in Target]
+        hint = f"choose {', '.join(known[:-1])} or {known[-1]}"
         raise Misuse(f"there is no export for {text!r}", hint=hint) from None
-    if target is Target.WASM:
-        raise Misuse("the export for wasm is not available yet", hint=hint)
-    return target

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
+from ratchet.flowkit.value_schema import unknown_keywords
 from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.definition import ExecutableBody, FunctionBody, LlmBody, OpenApiBody, Tool, ToolType
 from ratchet.tools.functions import announced_function
 from ratchet.tools.openapi import server_of
 from ratchet.tools.plain import pure
 from ratchet.tools.programs import has_function
-from ratchet.workflows.export_runner.schemas import unknown_keywords
 from ratchet.workflows.export_runner.tools import AUTH_KEYS, AUTH_TYPES, PYTHONS, model_name
 from ratchet.workflows.exports.target import Target
 
@@ -82,11 +82,13 @@ def check_tool(tool: Tool, target: Target) -> None:
         raise NotPortable("belongs to an MCP server, which an export cannot bring along")
     if tool.openapi is not None:
         _check_service(tool.openapi)
-    if target is Target.EMBEDDED:
-        _check_embedded(tool)
+    if target.alone:
+        _check_alone(tool)
+    if target is Target.WASM and tool.executable is not None:
+        raise NotPortable("is a program, and there are no processes in WebAssembly")
 
 
-def _check_embedded(tool: Tool) -> None:
+def _check_alone(tool: Tool) -> None:
     if tool.requirements:
         raise NotPortable("needs packages, and there is only the standard library")
     if tool.network:
@@ -216,7 +218,7 @@ class Embedding:
         return replace(spec, portable=True, steps=tuple(steps), tool_definitions=inside)
 
     def _look_at(self, step: WorkflowStep, name: str) -> None:
-        if step.step_type is StepType.APPROVAL and self.target is Target.EMBEDDED:
+        if step.step_type is StepType.APPROVAL and self.target.alone:
             self.reasons.append(f"step {name} waits for a person, and there is none")
         if step.step_type is StepType.LLM_CALL and not step.tool_name:
             self.asking.append(ModelUse(name, "", LlmBody()))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         WorkflowPlanFailed,
         plan_workflow,
         planned_of,
+        start_fill,
         start_plan,
     )
 else:

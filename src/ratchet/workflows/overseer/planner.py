@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ratchet.engines.registry import open_engine
+from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import WORKFLOW_ID, WorkflowSpec, name_problem
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Conflict, RunStatus
@@ -33,6 +34,7 @@ from ratchet.workflows.overseer.proposal import (
     STEP,
     PlanSearch,
     ProposedWorkflow,
+    confirmed,
     look_for_plan,
     propose_plan,
 )
@@ -55,12 +57,22 @@ async def plan(job: JobContext, opener: Opener = open_engine, tell: Announce = a
 
 async def _carry(work: PlanningContext) -> str:
     """In a word, what came of it."""
-    found = await asyncio.to_thread(look_for_plan, work)
+    given = work.spec.get("fill")
+    found = await asyncio.to_thread(look_for_plan, work) if given is None else PlanSearch()
     if found.reuse is not None and not _is_begun(work):
         end_reused(work, found)
         return "reused"
     try:
-        proposed = await propose_plan(work, found.template)
+        if found.near is not None and not _is_begun(work):
+            fits = await confirmed(work, found.near)
+            if fits is not None:
+                end_reused(work, fits)
+                return "reused"
+        proposed = (
+            await propose_plan(work, found.template)
+            if given is None
+            else ProposedWorkflow(read_spec(given), None, ())
+        )
         made = await make_tools(work, proposed.spec)
     except NoAnswer as refused:
         if refused.is_permanent:
@@ -170,7 +182,9 @@ def end_failed(work: PlanningContext, refused: NoAnswer) -> None:
 
 
 def _remember_planned(work: PlanningContext, spec: WorkflowSpec, repaired: tuple[str, ...]) -> None:
-    """Said twice it is remembered once."""
+    """Said twice it is remembered once. A workflow that a person wrote is no plan for a sentence."""
+    if work.spec.get("fill") is not None:
+        return
     with _remembering(work) as memory:
         if memory is None:
             return

@@ -35,6 +35,30 @@ TOOL_SCHEMA: Mapping[str, Any] = {
 }
 
 
+CONFIRM_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "fits": {"type": "boolean", "description": "whether the plan does exactly what the request asks for"},
+        "why": {"type": "string", "description": "in a sentence"},
+    },
+    "required": ["fits", "why"],
+    "additionalProperties": False,
+}
+
+
+def confirm_prompt(sentence: str, before: str, plan: Mapping[str, Any]) -> str:
+    """The question whether a plan that was made for another request does what this one asks for."""
+    return "\n\n".join(
+        [
+            f"The request:\n\n{as_json(sentence)}",
+            f"An earlier request:\n\n{as_json(before)}",
+            f"The plan that was made for the earlier one:\n\n{as_json(plan)}",
+            "Make no plan now. Say only whether this plan, as it is, does what the request asks for: all of it, "
+            "nothing else, and not the opposite. If you are not sure, it does not fit.",
+        ]
+    )
+
+
 @cache
 def planner_rules() -> str:
     """How a plan is made."""

@@ -18,7 +18,15 @@ from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import iso
 from ratchet.ledger.workflows import SavedWorkflow, find_content, find_workflow
 from ratchet.memory import MemoryFault
-from ratchet.question import BadAnswer, EngineAnswer, EngineQuestion, Tried, try_until_good
+from ratchet.question import (
+    BadAnswer,
+    EngineAnswer,
+    EngineQuestion,
+    NoAnswer,
+    Tried,
+    find_object,
+    try_until_good,
+)
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.definition import Tool
 from ratchet.workflows.builder import build_from_data, find_plan
@@ -32,14 +40,20 @@ from ratchet.workflows.memory import (
     shared_words,
 )
 from ratchet.workflows.overseer.context import PlanningContext
-from ratchet.workflows.overseer.prompts import plan_prompt, planner_rules, with_schema
+from ratchet.workflows.overseer.prompts import (
+    CONFIRM_SCHEMA,
+    confirm_prompt,
+    plan_prompt,
+    planner_rules,
+    with_schema,
+)
 from ratchet.workflows.overseer.request import SIMULATED, Reused
 from ratchet.workflows.overseer.tool_writer import misnamed_inputs
 
 _MOST_TOOLS = 12
 _LONGEST_EXAMPLE = 12_000
 _SHOWN = ("workflow_id", "description", "inputs", "outputs", "steps")
-STEP = "plan"
+STEP, CONFIRM_STEP = "plan", "confirm"
 ROLE = "overseer"
 
 
@@ -53,10 +67,11 @@ class KnownPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanSearch:
-    """At most one of them: a plan to take, or one to show."""
+    """A plan to take at once, one to take if the overseer says that it fits (`near`), and one to show."""
 
     reuse: Reused | None = None
     saved: SavedWorkflow | None = None
+    near: KnownPlan | None = None
     template: KnownPlan | None = None
 
 
@@ -72,25 +87,54 @@ def look_for_plan(work: PlanningContext) -> PlanSearch:
         return PlanSearch()
     known = [each for plan in plans if (each := _known(work, plan)) is not None]
     for each in known:
-        reason = reason_to_reuse(work.settings, work.sentence, each.plan)
-        if reason is not None:
-            plan = each.plan
-            reused = Reused(plan.workflow, plan.sentence, round(plan.likeness, 3), plan.exact, reason)
-            return PlanSearch(reuse=reused, saved=each.saved)
-    near = [each for each in known if each.plan.likeness >= work.settings.template]
-    return PlanSearch(template=near[0] if near else None)
+        if each.plan.exact:
+            return PlanSearch(reuse=reused(each, "the same sentence was planned before"), saved=each.saved)
+    near = [each for each in known if may_fit(work.settings, work.sentence, each.plan)]
+    alike = [each for each in known if each.plan.likeness >= work.settings.template]
+    return PlanSearch(near=near[0] if near else None, template=alike[0] if alike else None)
 
 
-def reason_to_reuse(settings: Workflows, sentence: str, plan: RememberedPlan) -> str | None:
-    """Why the plan is taken, if it is."""
-    if plan.exact:
-        return "the same sentence was planned before"
-    if plan.likeness < settings.reuse or differ_in(sentence, plan.sentence) is not None:
+def may_fit(settings: Workflows, sentence: str, plan: RememberedPlan) -> bool:
+    """Whether it is worth asking if a plan fits another sentence. Never with another number, name or negation."""
+    return plan.likeness >= settings.reuse and differ_in(sentence, plan.sentence) is None
+
+
+def reused(known: KnownPlan, reason: str) -> Reused:
+    plan = known.plan
+    return Reused(plan.workflow, plan.sentence, round(plan.likeness, 3), plan.exact, reason)
+
+
+async def confirmed(work: PlanningContext, near: KnownPlan) -> PlanSearch | None:
+    """The plan of a sentence that means nearly the same, if the overseer says that it does what is asked for now.
+
+    One question, however it ends: an answer that cannot be used is a no.
+    """
+
+    async def ask(_before: Tried | None) -> EngineQuestion:
+        spec = {name: near.saved.spec[name] for name in _SHOWN if name in near.saved.spec}
+        prompt = confirm_prompt(work.sentence, near.plan.sentence, spec)
+        if not work.engine.capabilities.structured_output:
+            prompt = with_schema(prompt, CONFIRM_SCHEMA)
+        return EngineQuestion(ROLE, planner_rules(), prompt, CONFIRM_SCHEMA)
+
+    async def check(_opened: OpenAttempt, answer: EngineAnswer) -> Any:
+        try:
+            said = answer.output if isinstance(answer.output, dict) else find_object(answer.text, "fits")
+        except ValueError as error:
+            raise BadAnswer([str(error)]) from None
+        return {"fits": said.get("fits") is True}
+
+    try:
+        good = await try_until_good(replace(work.asker, repairs=0), CONFIRM_STEP, ask, check)
+    except NoAnswer as unclear:
+        if unclear.is_permanent:
+            raise
+        work.notes.append(f"whether an earlier plan fits is not known: {unclear}")
         return None
-    return (
-        f"a sentence that means nearly the same was planned before "
-        f"(likeness {plan.likeness:.2f}, at least {settings.reuse:g} is wanted)"
-    )
+    if not good.value["fits"]:
+        return None
+    reason = f"a sentence that means nearly the same was planned before; {work.engine.name} says that its plan fits"
+    return PlanSearch(reuse=reused(near, reason), saved=near.saved)
 
 
 def _known(work: PlanningContext, plan: RememberedPlan) -> KnownPlan | None:

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ratchet.engines.registry import EngineContext, open_engine, require_model
-from ratchet.flowkit.spec import WORKFLOW_ID, name_problem
+from ratchet.flowkit.spec import WORKFLOW_ID, WorkflowSpec, name_problem
+from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Conflict, Misuse, RatchetError, RunId, RunStatus, Usage
 from ratchet.ledger import EventFilter, Run, follow_async
 from ratchet.ledger.events import last_id
@@ -22,6 +23,7 @@ from ratchet.ledger.workflows import find_workflow
 from ratchet.runtime import Runtime, start_run
 from ratchet.workflows.jobs import PLAN
 from ratchet.workflows.operations import LONGEST_SENTENCE, RUN_KIND
+from ratchet.workflows.saved import unwritten
 
 SIMULATED = "simulated"
 """The origin of a workflow that was planned by a recording."""
@@ -120,7 +122,7 @@ def start_plan(
     It is saved under `name`, or if none is given under one of its own that nothing else has. With `reuse` a remembered
     plan may be taken instead. `keep_tools` puts tools that are written for it into the toolbox as well.
     """
-    text = _checked_sentence(sentence)
+    text = checked_sentence(sentence)
     if simulated and keep_tools:
         raise Misuse("a simulation puts no tools into the toolbox", hint="leave out one of the two")
     wanted = engine or runtime.settings.workflows.overseer
@@ -155,6 +157,44 @@ def start_plan(
             spec=spec,
             simulated=simulated,
         )
+
+
+def start_fill(
+    runtime: Runtime,
+    spec: WorkflowSpec,
+    *,
+    engine: str | None = None,
+    model: str | None = None,
+    simulated: bool = False,
+    actor: str = "ratchet",
+    request_id: str | None = None,
+) -> RunId:
+    """Begin to write the tools that the steps of a workflow ask for; the run that does it saves it under its name.
+
+    Raises `Misuse` where there is nothing to write, and `Missing` if no model is configured.
+    """
+    if not unwritten(spec):
+        raise Misuse(
+            f"no step of {spec.workflow_id} waits for a tool to be written",
+            hint="give a step `generate_tool: true` and a `description` of what its tool does",
+        )
+    wanted, chosen = engine or runtime.settings.workflows.overseer, model or runtime.settings.workflows.model
+    surroundings = EngineContext(runtime.settings, runtime.home, os.environ)
+    open_engine(wanted, surroundings)
+    require_model(wanted, chosen, surroundings)
+    data = {
+        "action": "plan",
+        "sentence": spec.description or spec.workflow_id,
+        "name": spec.workflow_id,
+        "engine": wanted,
+        "model": chosen,
+        "reuse": False,
+        "keep_tools": False,
+        "fill": write_spec(spec),
+    }
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        name = f"plan:fill {spec.workflow_id}"
+        return start_run(tx, runtime, PLAN, kind=RUN_KIND, name=name, spec=data, simulated=simulated)
 
 
 async def plan_workflow(
@@ -205,7 +245,8 @@ def slug(sentence: str) -> str:
     return words[:_SHOWN].strip("_") or "workflow"
 
 
-def _checked_sentence(sentence: str) -> str:
+def checked_sentence(sentence: str) -> str:
+    """What was asked for, without what no text has. Raises `Misuse` for what is empty, too long or an accident."""
     text = sentence.encode(errors="replace").decode().replace("\0", "").strip()
     if not text:
         raise Misuse(
@@ -216,7 +257,71 @@ def _checked_sentence(sentence: str) -> str:
             f"the sentence has {len(text):,} characters, and at most {LONGEST_SENTENCE:,} are taken",
             hint="say what the workflow should do, and give it the rest as an input when it runs",
         )
+    if (odd := accident(text)) is not None:
+        raise Misuse(
+            f"{text[:_SHOWN]!r} {odd}, so nothing is planned",
+            hint='say in a sentence what the workflow should do, such as "Summarise a text in three lines"',
+        )
     return text
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_GREETINGS = frozenset(
+    (
+        *(
+            "hi",
+            "hello",
+            "hey",
+            "hallo",
+            "hola",
+            "yo",
+            "test",
+            "testing",
+            "tests",
+            "foo",
+            "bar",
+            "baz",
+            "ping",
+        ),
+        *(
+            "asdf",
+            "qwerty",
+            "qwertz",
+            "ok",
+            "okay",
+            "yes",
+            "no",
+            "thanks",
+            "thank",
+            "you",
+            "please",
+            "abc",
+            "hm",
+        ),
+    )
+)
+_SHORTEST_MASH = 6
+
+
+def accident(sentence: str) -> str | None:
+    """What makes a sentence one that was sent by accident, if it is; no model is asked for such a one."""
+    words = [word.casefold() for word in _WORD.findall(sentence)]
+    if not words:
+        return "has no word in it"
+    if all(word in _GREETINGS for word in words):
+        return "does not say what to do"
+    if all(_is_mash(word) for word in words):
+        return "is not made of words"
+    return None
+
+
+def _is_mash(word: str) -> bool:
+    """One letter again and again, or many letters without a vowel. Words of other scripts are words."""
+    if not word.isascii():
+        return False
+    return (len(word) > 1 and len(set(word)) == 1) or (
+        len(word) >= _SHORTEST_MASH and not set(word) & set("aeiouy")
+    )
 
 
 def _check_name(name: str) -> None:

@@ -15,12 +15,13 @@ from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.spec import StepType, WorkflowSpec
 from ratchet.kernel import NotFound, exhausted
 from ratchet.ledger import Spender, Transaction, to_json
-from ratchet.ledger.questions import ApprovalStatus, request_approval
+from ratchet.ledger.questions import ANSWER_SCHEMA, ApprovalStatus, request_approval
 from ratchet.ledger.workflows import find_step_result, keep_step_result
 from ratchet.runtime import JobContext
 from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.invocation import ToolRateLimited, call_row, check_constraints
 from ratchet.tools.mcp_tools import KeptServers
+from ratchet.workflows.runs.cores import Cores
 from ratchet.workflows.runs.journal import LedgerJournal
 from ratchet.workflows.runs.plan import FixedTool, RunPlan, StepWork
 from ratchet.workflows.runs.remote_calls import Offering
@@ -34,8 +35,9 @@ from ratchet.workflows.runs.tool_workflow import (
 )
 
 DAY_MS = 86_400_000
-# Calls that only wait, for a model or a web service, need no processor of their own.
-_MOST_AT_ONCE = 64
+# Calls that only wait, for a model, a web service or a process that sleeps, need no core of their own.
+_MOST_MODELS = 64
+_MOST_WAITING = 256
 _HEARD = {"stderr": "output", "token": "token"}
 
 
@@ -77,25 +79,30 @@ class LedgerCaller:
         self._journal = journal
         settings = job.runtime.settings.workflows
         self._oldest_ms = settings.cache_days * DAY_MS
-        self._computing = asyncio.Semaphore(settings.concurrency or os.cpu_count() or 1)
-        self._all = asyncio.Semaphore(settings.concurrency or _MOST_AT_ONCE)
-        self.offering = Offering(job, self._computing, self._all) if plan.spread else None
+        most = settings.concurrency
+        self._computing = Cores(most or os.cpu_count() or 1, most or _MOST_WAITING)
+        self._waiting = asyncio.Semaphore(most or _MOST_WAITING)
+        self._models = asyncio.Semaphore(most or _MOST_MODELS)
+        self.offering = Offering(job, self._computing, self._waiting) if plan.spread else None
         self.servers = KeptServers()
         self.awaited: dict[str, int] = {}
         """The approvals that nobody has decided yet, by the names of their steps."""
 
     def room(self, call: StepCall) -> AbstractAsyncContextManager[object]:
-        """Steps that compute share the processors; the others may be many. What is offered to others needs no room."""
+        """Steps that compute share the cores; questions to models and what only waits have limits of their own. What is
+        offered to others needs no room."""
         work = self._plan.work(call)
         if self.offering is not None and work.computes:
             return self.offering.room(call.name)
-        return self._computing if work.computes else self._all
+        if work.computes:
+            return self._computing
+        return self._models if work.asks_model else self._waiting
 
     async def call(self, call: StepCall) -> Result:
         if call.step.step_type is StepType.APPROVAL:
             return await self._ask(call)
         work = self._plan.work(call)
-        key = self._plan.cache_key(call, work)
+        key = self._plan.cache_key(call, work, self._job.runtime.settings)
         known = None if key is None else await asyncio.to_thread(self._remembered, key)
         if known is not None:
             return known
@@ -185,19 +192,23 @@ class LedgerCaller:
     async def _ask(self, call: StepCall) -> Result:
         """What a person has decided; until then the step is held."""
         question = call.prompt or call.step.description
+        schema = call.step.answer_schema
+        asked = {"values": dict(call.values)} | ({} if schema is None else {ANSWER_SCHEMA: dict(schema)})
         with self._job.write() as tx:
             approval = request_approval(
                 tx,
                 f"workflow:{self._job.run_id}:{call.name}",
                 subject=f"step {call.name} of {self._plan.spec.workflow_id}",
                 question=question,
-                data={"values": dict(call.values)},
+                data=asked,
                 run_id=self._job.run_id,
             )
         match approval.status:
             case ApprovalStatus.PENDING:
                 self.awaited[call.name] = approval.id
                 raise StepHeld(f"waits for approval {approval.id}: {question}")
+            case ApprovalStatus.APPROVED if schema is not None:
+                return Result(approval.answer)
             case ApprovalStatus.APPROVED:
                 return Result({"approved": True, "comment": approval.comment, "by": approval.decided_by})
         said = f": {approval.comment}" if approval.comment else ""

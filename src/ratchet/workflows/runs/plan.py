@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ratchet.config import Settings
 from ratchet.flowkit.execution import StepCall
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import StepType, WorkflowSpec
@@ -21,7 +23,7 @@ from ratchet.runtime.job import BACKGROUND, DEFAULT_PRIORITY
 from ratchet.tools.call import Occasion, ToolResult
 from ratchet.tools.caller import call_tool
 from ratchet.tools.definition import Tool, ToolType, folder_of, read_tool
-from ratchet.tools.models import call_model
+from ratchet.tools.models import asked_model, call_model
 from ratchet.workflows.jobs import RUN
 
 _COMPUTING = frozenset({ToolType.PYTHON, ToolType.EXECUTABLE, ToolType.FUNCTION})
@@ -52,6 +54,10 @@ class StepWork:
         return self.tool is not None and self.tool.type in _COMPUTING
 
     @property
+    def asks_model(self) -> bool:
+        return not self.container if self.tool is None else self.tool.type is ToolType.LLM
+
+    @property
     def pure(self) -> bool:
         """Whether doing it twice does no harm: it sees nothing of the world but what it is given."""
         if self.tool is None:
@@ -60,12 +66,15 @@ class StepWork:
             return bool(self.tool.function.extra.get("pure"))
         return self.tool.type is ToolType.PYTHON and not self.tool.network
 
-    @property
-    def cacheable(self) -> bool:
+    def is_cacheable(self, wanted: bool | None) -> bool:
+        """Whether an earlier result serves as well. What a model answers does only where that is asked for, or where it
+        is asked at temperature 0: two equal questions may be meant to get two answers."""
         if self.tool is None:
-            return not self.container
+            return wanted is True and not self.container
         own = self.tool.type in (ToolType.LLM, ToolType.PYTHON, ToolType.EXECUTABLE)
-        return self.tool.cache and own and not self.tool.network
+        if not own or self.tool.network or wanted is False:
+            return False
+        return self.tool.cache or (wanted is True and self.tool.type is ToolType.LLM)
 
     async def carry_out(self, call: StepCall, occasion: Occasion) -> ToolResult:
         tool = self.tool
@@ -115,13 +124,19 @@ class RunPlan:
         named = call.step.fallback_tool or (fixed.tool.fallback_tool if fixed else None)
         return named if (call.workflow.workflow_id, named or "") in self.tools else None
 
-    def cache_key(self, call: StepCall, work: StepWork) -> str | None:
-        """By what is run and what it is given; nothing for what must be done again each time."""
-        if not (self.cached and call.step.cache and work.cacheable):
+    def cache_key(self, call: StepCall, work: StepWork, settings: Settings) -> str | None:
+        """By what is run, by which model, and what it is given; nothing for what must be done again each time."""
+        if not (self.cached and work.is_cacheable(call.step.cache)):
             return None
-        ran = self.model if work.tool is None else work.tool.hash
-        prompt = call.prompt or ("" if work.tool is not None else call.step.description)
-        text = to_json(["step 1", ran, prompt, dict(call.values)])
+        tool = work.tool
+        asks = tool is None or tool.type is ToolType.LLM
+        model = asked_model(None if tool is None else tool.llm, settings, os.environ) if asks else None
+        # The temperature and the prompts of a tool are part of its hash.
+        ran = self.model if tool is None else tool.hash
+        prompt = call.prompt or ("" if tool is not None else call.step.description)
+        # Each round is done by itself, also where it is given what an earlier one was.
+        rounds = [list(call.rounds)] if call.rounds else []
+        text = to_json(["step 2", ran, model, prompt, dict(call.values), *rounds])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def data(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""JSON Schema as far as tools use it. What this does not know is refused when a workflow is exported."""
+"""JSON Schema as far as tools and answers of people use it. What this does not know is refused beforehand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
-from ratchet.flowkit.inputs import fits
+from .errors import SpecError
+from .inputs import fits
 
 _NOTES = frozenset(
     (
@@ -33,6 +34,9 @@ _CHECKED = frozenset(
         *("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     )
 )
+_TYPES = ("string", "number", "integer", "boolean", "null", "object", "array")
+# What a schema raises that is none.
+_BROKEN = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError)
 _SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_TABLES = ("properties", "$defs", "definitions")
 _SCHEMAS = ("not", "items", "additionalProperties")
@@ -53,6 +57,34 @@ def unknown_keywords(schema: Any) -> set[str]:
     for below in _schemas_below(schema):
         found |= unknown_keywords(below)
     return found
+
+
+def schema_problems(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Why a schema cannot be checked here, if so."""
+    unknown = unknown_keywords(schema)
+    if unknown:
+        yield f"{', '.join(sorted(map(str, unknown)))} cannot be checked"
+        return
+    for each in _all_schemas(schema):
+        kinds = each.get("type", [])
+        for kind in kinds if isinstance(kinds, list) else [kinds]:
+            if kind not in _TYPES:
+                yield f"there is no type {_shown(kind)}; there is {', '.join(_TYPES)}"
+    try:
+        for sample in (None, True, 0, "", [], [0], {}, {"a": 0}):
+            next(mistakes(sample, schema), None)
+    except (*_BROKEN, SpecError) as error:
+        yield f"it is no JSON Schema: {type(error).__name__}: {error}"
+
+
+def first_mistake(value: Any, schema: Mapping[str, Any]) -> str | None:
+    """Why a value does not fit, if so; also if that cannot be told."""
+    try:
+        return next(mistakes(value, schema), None)
+    except SpecError as error:
+        return str(error)
+    except _BROKEN as error:
+        return f"it cannot be checked against its schema: {type(error).__name__}: {error}"
 
 
 def mistakes(value: Any, schema: Any, root: Any = None, place: str = "") -> Iterator[str]:
@@ -178,6 +210,13 @@ def _referred(reference: str, root: Any) -> Any:
         if part:
             found = found[part.replace("~1", "/").replace("~0", "~")]
     return found
+
+
+def _all_schemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(schema, Mapping):
+        yield schema
+        for below in _schemas_below(schema):
+            yield from _all_schemas(below)
 
 
 def _schemas_below(schema: Mapping[str, Any]) -> Iterator[Any]:

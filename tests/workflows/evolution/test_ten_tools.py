@@ -1,0 +1,96 @@
+"""Ten wrong or slow tools: evolution repairs or speeds up all that can be, and takes no planted wrong variant.
+
+Here the judge counts lines instead of milliseconds, so that nothing depends on the machine; a soak plays the
+authors of the wrong tools against the sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.judges import Candidate, Judged
+from ratchet.kernel import Outcome
+from ratchet.ledger.tool_versions import DIFFERENCES
+from ratchet.tools.call import ToolCallFailed, ToolResult, ToolUse
+from ratchet.tools.caller import misfit
+from ratchet.tools.definition import Tool, read_tool
+from ratchet.workflows.evolution.judge import VariantJudge
+from ratchet.workflows.evolution.subject import CaseOrigin, ToolCase, example_cases
+from tests.workflows.evolution.ten import TEN, TenthTool
+
+_ROOT = Path(__file__).parents[3]
+
+
+async def counted(tool: Tool, values: Mapping[str, Any]) -> ToolResult:
+    """Call a Python tool here, and count the lines that it runs as its time."""
+    assert tool.python is not None
+    assert misfit(dict(values), tool.input_schema) is None
+    lines = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    names: dict[str, Any] = {}
+    before = sys.gettrace()
+    try:
+        exec(compile(tool.python.source, "<tool>", "exec"), names)
+        sys.settrace(count)
+        value = names["run"](**values)
+    except Exception as error:
+        raise ToolCallFailed(f"{type(error).__name__}: {error}") from error
+    finally:
+        sys.settrace(before)
+    return ToolResult(value, ToolUse(wall_ms=10.0 + lines, cpu_ms=10.0 + lines, peak_bytes=1_000_000), "")
+
+
+def judged(subject: TenthTool, source: str, directory: Path, **more: Any) -> Judged:
+    tool = read_tool(subject.definition, folder=None)
+    (directory / "tool.py").write_text(source)
+    held_out = [ToolCase(CaseOrigin.HELD_OUT, values) for values in subject.calls]
+    given = {"repeats": 3, "generated": 100, "call": counted, "held_out": held_out, **more}
+    judge = VariantJudge(incumbent=tool, examples=example_cases(tool), **given)
+    return asyncio.run(judge.judge(Candidate("", "", directory, "")))
+
+
+_EVERY = [(tool, name) for tool in TEN for name in tool.variants]
+
+
+@pytest.mark.parametrize(("tool", "name"), _EVERY, ids=[f"{tool.name}: {name}" for tool, name in _EVERY])
+def test_only_the_right_variant_of_each_tool_is_taken(tool: TenthTool, name: str, tmp_path: Path) -> None:
+    verdict = judged(tool, tool.variants[name], tmp_path).verdict
+    if name == "right":
+        assert verdict.outcome is Outcome.PASSED, verdict.reason
+        assert ("examples pass" in str(verdict.reason)) == (tool.comes_to == "repaired")
+    else:
+        assert verdict.outcome is Outcome.FAILED
+        assert re.search(tool.wrong[name][1], str(verdict.reason)), verdict.reason
+
+
+def test_the_smallest_input_that_two_versions_differ_on_is_shown(tmp_path: Path) -> None:
+    dedupe = next(tool for tool in TEN if tool.name == "dedupe")
+    verdict = judged(dedupe, dedupe.variants["strips blanks"], tmp_path).verdict
+    assert re.search(r'to {"names": \[" ?"(, " ?")?\]} it gives', str(verdict.reason)), verdict.reason
+    assert verdict.measurements[DIFFERENCES] == 1
+
+
+def test_what_was_scored_as_good_outranks_a_broken_version(tmp_path: Path) -> None:
+    slug = next(tool for tool in TEN if tool.name == "slug")
+    held_out = [ToolCase(CaseOrigin.HELD_OUT, {"text": "a_b c"}, recorded="a_b-c", praised=True)]
+    verdict = judged(slug, slug.variants["right"], tmp_path, held_out=held_out).verdict
+    assert "it fails 1 of 1 held-out inputs" in str(verdict.reason)
+
+
+def test_the_table_of_the_guide_is_the_one_that_is_tried() -> None:
+    page = (_ROOT / "docs/workflow-evolution.md").read_text()
+    for tool in TEN:
+        wrong = "; ".join(tool.wrong)
+        assert f"| `{tool.name}` | {tool.lacks} | {wrong} | {tool.comes_to} |" in page
