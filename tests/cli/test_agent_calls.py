@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +42,8 @@ def hosted(runtime: Runtime, loaded: Loaded) -> Iterator[str]:
 
 
 async def _host(runtime: Runtime, loaded: Loaded, up: Callable[[], None], stop: threading.Event) -> None:
-    async with hosting(runtime, loaded):
+    (loaded.home / "token").write_text(TOKEN)
+    async with hosting(runtime, loaded, api_token=TOKEN):
         up()
         await asyncio.to_thread(stop.wait)
 
@@ -56,6 +58,19 @@ def test_an_agent_is_asked_and_called_at_its_address(
     _check_mistakes(ratchet)
     _check_http(TestClient(create_app(runtime, loaded, TOKEN), headers={"Authorization": f"Bearer {TOKEN}"}))
     assert ratchet("agent", "show", "greeter", "--json").json["address"]["is_up"] is True
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_an_eval_that_fails_is_no_success(ratchet: Ratchet, runtime: Runtime) -> None:
+    settle(runtime)
+    for wanted, code in (("hello, Ada", 0), ("ahoy, Ada", 1)):
+        expect = json.dumps({"equals": wanted})
+        ratchet(
+            "agent", "eval", "add", "greeter", "greet", "--arguments", '{"name": "Ada"}', "--expect", expect
+        )
+        ran = ratchet("agent", "eval", "run", "greeter")
+        assert ran.code == code, ran.err
+    assert "failed" in ran.out
 
 
 def _check_tools(ratchet: Ratchet, commit: str) -> None:

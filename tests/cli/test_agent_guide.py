@@ -10,21 +10,31 @@ from typing import Any
 import click
 import pytest
 
+from ratchet.agents.access import OPERATIONS as ACCESS_OPERATIONS
 from ratchet.agents.architect import AgentRequest
 from ratchet.agents.contract import Severity
-from ratchet.agents.operations import OPERATIONS
+from ratchet.agents.judge_operations import OPERATIONS as JUDGE_OPERATIONS
+from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
+from ratchet.agents.production_operations import OPERATIONS as PRODUCTION_OPERATIONS
 from ratchet.agents.staging_area import Decision
 from ratchet.agents.views import ListedVersion, WholeAgent
 from ratchet.cli.catalogue import CATALOGUE, Branch
-from ratchet.cli.command import Command
-from ratchet.cli.group import LazyGroup
+from ratchet.cli.command import Command, LazyGroup
 from ratchet.config.workflow_settings import Agents
 from ratchet.ledger.agents import AgentStatus, VersionStatus
 from ratchet.operations import Operation
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "agents.md").read_text()
-ROUTES = [(each.method, each.path) for each in OPERATIONS]
+OPERATIONS = (*AGENT_OPERATIONS, *JUDGE_OPERATIONS, *PRODUCTION_OPERATIONS, *ACCESS_OPERATIONS)
+PLACES = {"{name}": "NAME", "{version}": "VERSION"}
+ROUTES = [(each.method, each.path) for each in OPERATIONS if each.path.startswith("/agents")]
+
+
+def plain(path: str) -> str:
+    for place, word in PLACES.items():
+        path = path.replace(place, word)
+    return re.sub(r"\{(\w+?)(_id)?\}", lambda place: place[1].upper(), path)
 
 
 def commands() -> dict[str, click.Command]:
@@ -32,6 +42,10 @@ def commands() -> dict[str, click.Command]:
     assert isinstance(branch, Branch)
     group = LazyGroup(branch.parts, name="agent")
     found = {name: group.get_command(click.Context(group), name) for name in branch.parts}
+    for inner in [each for each in found.values() if isinstance(each, LazyGroup)]:
+        own = str(inner.name)
+        del found[own]
+        found |= {f"{own} {name}": inner.get_command(click.Context(inner), name) for name in inner.parts}
     return {name: command for name, command in found.items() if command is not None}
 
 
@@ -40,8 +54,9 @@ def words(text: str) -> set[str]:
 
 
 def test_there_is_a_command_for_everything_that_can_be_done() -> None:
-    wanted = "create list show tools call feedback versions diff rollback promote pin logs state delete"
-    assert list(commands()) == wanted.split()
+    wanted = {each.name.removeprefix("agent ") for each in OPERATIONS if each.name.startswith("agent ")}
+    # Looks that a command has as options, and an export to a directory of one's own.
+    assert set(commands()) ^ wanted == {"history", "restore", "runs", "unpin", "version", "export"}
 
 
 def test_every_command_and_every_option_is_told() -> None:
@@ -64,16 +79,12 @@ def test_every_command_has_examples_that_name_options_it_has() -> None:
 
 @pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
 def test_every_request_is_told(method: str, path: str) -> None:
-    plain = path.replace("{name}", "NAME").replace("{version}", "VERSION")
-    assert f"| `{method} {plain}` |" in GUIDE
+    assert f"| `{method} {plain(path)}` |" in GUIDE
 
 
 def test_no_request_is_told_that_there_is_not() -> None:
     told = set(re.findall(r"^\| `([A-Z]+) (/\S+)` \|", GUIDE, flags=re.M))
-    plain = {
-        (method, path.replace("{name}", "NAME").replace("{version}", "VERSION")) for method, path in ROUTES
-    }
-    assert told == plain
+    assert told == {(method, plain(path)) for method, path in ROUTES}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,7 @@ def test_no_request_is_told_that_there_is_not() -> None:
 )
 def test_every_field_of_a_request_is_told(operation: Operation[..., Any]) -> None:
     over_http = GUIDE[GUIDE.index("## Over HTTP") :].partition("## What happened")[0]
-    assert set(operation.parameters) - {"name"} <= words(over_http)
+    assert set(operation.parameters) - {"name", *operation.places} <= words(over_http)
 
 
 def test_every_field_of_what_is_wanted_can_be_given_on_the_command_line() -> None:

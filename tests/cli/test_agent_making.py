@@ -111,10 +111,9 @@ def test_an_agent_is_made_told_and_changed_in_the_foreground(ratchet: Ratchet, w
 
     # Nobody serves agents here, so it is started for this call; what its Tuner sends waits for a worker.
     sent = ratchet("agent", "call", "greeter", "feedback", "--tuner", "text=still too quiet", "rating=1")
-    assert (sent.code, sent.out) == (0, "sent as run 7\n"), sent.err
-    waiting = ratchet("agent", "show", "greeter", "--json").json["runs"][0]
-    assert (waiting["run"], waiting["message"], waiting["severity"]) == (7, "still too quiet", "high")
-    assert waiting["status"] == "pending"
+    assert (sent.code, sent.out) == (0, "sent as 1\n"), sent.err
+    [remark] = ratchet("agent", "remarks", "greeter", "--json").json
+    assert (remark["message"], remark["severity"], remark["run_id"]) == ("still too quiet", "high", None)
 
 
 @pytest.mark.soak

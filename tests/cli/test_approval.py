@@ -52,6 +52,17 @@ def test_what_waits_is_listed_and_the_rest_on_demand(ratchet: Ratchet, ledger: L
     assert "Ship it?" in ratchet("approval", "list").out
 
 
+def test_what_is_asked_for_and_answered_is_shown_as_json(ratchet: Ratchet, ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        asked = request_approval(
+            tx, "once", subject="size", question="How large?", data={"answer_schema": {"type": "object"}}
+        )
+    ratchet("approval", "approve", str(asked.id), "--answer", '{"width": 640}')
+    shown = ratchet("approval", "show", str(asked.id)).out
+    assert '{"type": "object"}' in shown
+    assert '{"width": 640}' in shown
+
+
 def test_an_approval_is_shown_with_the_change_and_the_verdicts(ratchet: Ratchet, ledger: Ledger) -> None:
     shown = ratchet("approval", "show", ask(ledger)).out
     for text in ("pending", "commit c0ffee", "Ship it?", "+print(1)", "tests: passed: it exited with 0"):

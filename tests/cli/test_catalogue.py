@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 
 import click
@@ -10,17 +11,18 @@ import pytest
 
 from ratchet.cli import run
 from ratchet.cli.catalogue import CATALOGUE, Branch, Leaf
-from ratchet.cli.group import LazyGroup
+from ratchet.cli.command import LazyGroup
 
 
 def leaves() -> list[tuple[list[str], Leaf]]:
-    found: list[tuple[list[str], Leaf]] = []
-    for name, part in CATALOGUE.items():
-        if isinstance(part, Branch):
-            found += [([name, inner], leaf) for inner, leaf in part.parts.items()]
-        else:
-            found.append(([name], part))
-    return found
+    def below(parts: Mapping[str, Leaf | Branch], *path: str) -> Iterator[tuple[list[str], Leaf]]:
+        for name, part in parts.items():
+            if isinstance(part, Branch):
+                yield from below(part.parts, *path, name)
+            else:
+                yield [*path, name], part
+
+    return list(below(CATALOGUE))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,15 @@ def test_doctor_makes_no_ledger(ratchet: Ratchet, home: Path) -> None:
 
 
 @pytest.mark.no_ledger
+def test_doctor_shows_what_is_promised_and_makes_nothing(ratchet: Ratchet, home: Path) -> None:
+    done = ratchet("doctor", "--security", "--json")
+    assert done.code == 0
+    assert done.json["boundaries"][0]["name"] == "Foreign code"
+    assert not home.exists()
+    assert ratchet("doctor", "--security", "--attack").code == 2
+
+
+@pytest.mark.no_ledger
 def test_doctor_tells_people_how_to_mend_each_finding(ratchet: Ratchet) -> None:
     done = ratchet("doctor")
     assert "to fix: run `ratchet init`" in done.out

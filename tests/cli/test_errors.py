@@ -16,10 +16,12 @@ from ratchet.cli import run
 from ratchet.config import load_settings
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Transaction
+from ratchet.ledger.agents import create_agent
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.protocols import add_protocol
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.statuses import change_run
+from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import open_ledger
 from tests.cli.program import Ended
 
@@ -46,6 +48,10 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("schedule add x 'every hour' nosuch", 2, "'nosuch'", "demo.primes"),
     ("approval approve 99", 1, "approval 99 does not exist", "`ratchet approval list"),
     ("engine check nosuch", 2, "there is no engine 'nosuch'", "[engines.command.nosuch]"),
+    ("engine check codexx", 2, "there is no engine 'codexx'", "did you mean 'codex'?"),
+    ("agent show greter", 1, "agent greter does not exist", "did you mean 'greeter'?"),
+    ("workflow run raport", 1, "workflow raport does not exist", "did you mean 'report'?"),
+    ("agent create sum 'Add numbers.' --engine search", 2, "engine search follows scores", "codex, claude"),
     ("agent show nosuch", 1, "agent nosuch does not exist", "`ratchet agent list`"),
     ("agent create greeter", 2, "the text is missing", "--from-file"),
     ("agent create Bad!Name hello", 2, "'Bad!Name'", "lower-case letters"),
@@ -57,7 +63,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("research resume 1", 1, "research run 1 does not exist", "`ratchet research list`"),
     ("workflow run nosuch", 1, "workflow nosuch does not exist", "`ratchet workflow list`"),
     ("workflow run nosuch.yaml", 2, "nosuch.yaml", "name a JSON or YAML file"),
-    ("workflow export nosuch --target moon --out o", 2, "'moon'", "cloud, edge or embedded"),
+    ("workflow export nosuch --target moon --out o", 2, "'moon'", "cloud, edge, embedded or wasm"),
     ("tool run nosuch", 1, "tool nosuch does not exist", "`ratchet tool list`"),
     ("tool add", 2, "not clear what to add", "--from-run"),
     ("project show nosuch", 1, "project 'nosuch' does not exist", "`ratchet project add`"),
@@ -95,6 +101,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     loaded = load_settings({"home": str(directory / ".ratchet")}, env={}, cwd=directory)
     with open_ledger(loaded) as ledger, ledger.write() as tx:
         project = add_project(tx, "shop", base_branch="main")
+        create_agent(tx, "greeter", "Greets.")
+        save_workflow(tx, {"workflow_id": "report", "steps": []}, origin="test")
         _end(tx, create_run(tx, "workflow", "report"), RunStatus.COMPLETED)
         for number, status in enumerate((RunStatus.COMPLETED, RunStatus.CANCELLED, None), start=2):
             name = f"000{number}-change"

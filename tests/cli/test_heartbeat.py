@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from ratchet.cli.foreground import WaitNotice, foreground
+from ratchet.cli.foreground import WaitNotice, follow_jobs, foreground
 from ratchet.cli.progress import working
 from ratchet.config import load_settings
 from ratchet.ledger import Event
+from ratchet.ledger.events import last_id
+from ratchet.ledger.runs import create_run
 from tests.waiting import eventually
 
 
@@ -78,3 +81,20 @@ def test_a_look_at_an_engine_that_hangs_says_that_it_looks(
 
     with foreground(load_settings({"home": str(tmp_path)}, env={})) as here:
         here.check(lambda: eventually(heard), detach=detach, every_seconds=0.01)
+
+
+def test_what_a_worker_did_before_anything_was_followed_is_told(tmp_path: Path) -> None:
+    """As beside a server, which may be done with a pull request before the command that asked for it looks."""
+    with foreground(load_settings({"home": str(tmp_path)}, env={})) as here:
+        with here.ledger.write() as tx:
+            run_id = create_run(tx, "protocol", "fix")
+        with here.ledger.read() as tx:
+            before = last_id(tx.connection)
+        with here.ledger.write() as tx:
+            tx.event("open_pr", run_id=run_id, message="https://forge/1")
+        heard: list[Event] = []
+        how = {"stop": threading.Event(), "wait": lambda: False}
+        follow_jobs(here.ledger, run_id, heard.append, **how)
+        assert heard == []
+        follow_jobs(here.ledger, run_id, heard.append, after=before, **how)
+    assert [each.type for each in heard] == ["open_pr"]

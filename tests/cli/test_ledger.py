@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from ratchet.ledger import Ledger
 from ratchet.ledger.projects import add_project, put_ciphertext
@@ -62,8 +63,9 @@ def test_a_home_is_moved_with_its_keys_and_a_check_says_when_they_are_missing(
     ratchet: Ratchet, filled: Ledger, tmp_path: Path
 ) -> None:
     with filled.write(actor="test") as tx:
-        put_ciphertext(tx, add_project(tx, "work"), "TOKEN", "ciphertext")
-    (filled.artifacts.root.parent / "secret.key").write_text("key")
+        key = Fernet.generate_key()
+        put_ciphertext(tx, add_project(tx, "work"), "TOKEN", Fernet(key).encrypt(b"value").decode())
+    (filled.artifacts.root.parent / "secret.key").write_bytes(key)
     for option, code, says in (("--with-keys", 0, "No damage found."), (None, 1, "secret.key is missing")):
         file, place = tmp_path / f"{option}.tar.gz", tmp_path / f"home{option}"
         taken = ratchet("ledger", "backup", str(file), *([option] if option else []))
@@ -75,6 +77,26 @@ def test_a_home_is_moved_with_its_keys_and_a_check_says_when_they_are_missing(
         assert (checked.code, says in checked.out) == (code, True)
     misused = ratchet("ledger", "backup", str(tmp_path / "x"), "--ledger-only", "--with-keys")
     assert misused.code == 2
+
+
+def test_a_directory_keeps_the_newest_backups_and_each_is_restored_by_its_number(
+    ratchet: Ratchet, filled: Ledger, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "backups")
+    first = ratchet("backup", place, "--json")
+    assert first.code == 0, first.err
+    with filled.write(actor="test") as tx:
+        tx.event("test.later")
+    second = ratchet("backup", place, "--keep", "2")
+    assert "rows, 1 artifacts and" in second.out
+    assert "of it new." in second.out
+    assert ratchet("restore", place, "--number", "1", "--force").code == 0
+    assert "test.later" not in [each["type"] for each in ratchet("events", "--json").lines]
+    third = ratchet("backup", place, "--keep", "2", "--json").json
+    assert [name[:6] for name in third["removed"]] == ["000001"]
+    assert third["bytes"] < first.json["bytes"]
+    missing = ratchet("restore", place, "--number", "1", "--force")
+    assert (missing.code, "there are: 000002-" in missing.err) == (2, True)
 
 
 def test_restore_refuses_while_somebody_works(ratchet: Ratchet, filled: Ledger, tmp_path: Path) -> None:

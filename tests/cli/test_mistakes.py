@@ -249,3 +249,18 @@ def _as_ordinary_user(program: Program, *arguments: str) -> subprocess.Completed
         text=True,
         timeout=60,
     )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_caller_has_closed_is_no_error(plain_program: Program, closed: str) -> None:
+    line = f'exec "$0" -m ratchet.cli "$@" {closed}'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable, "config", "show"],
+        cwd=plain_program.directory,
+        env=plain_program.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) is (">&-" not in closed.replace("2>&-", ""))

@@ -89,14 +89,12 @@ def test_a_budget_of_money_without_a_price_is_refused_before_anything_starts(
     assert no_runs(ratchet)
 
 
-def test_an_engine_that_edits_no_files_is_refused_as_a_specialist_before_a_run_exists(
+def test_a_model_that_means_nothing_is_refused_as_a_specialist_before_a_run_exists(
     ratchet: Ratchet, endpoint: Endpoint, hill: Path
 ) -> None:
     endpoint()
-    ended = ratchet("research", "run", str(hill), "--engine", "llm", "--trials", "1")
+    ended = ratchet("research", "run", str(hill), "--engine", "llm:no/such/model", "--trials", "1")
     assert (ended.code, no_runs(ratchet)) == (2, True), ended.err
-    assert "the engine llm edits no files, so it cannot be a specialist" in ended.err
-    assert "these can: aider, claude, codemachine, codex," in ended.err
 
 
 def test_a_budget_of_tokens_that_is_typed_stands_in_for_one_of_money_from_the_settings(
@@ -239,6 +237,7 @@ def test_a_plan_that_is_remembered_needs_no_key(ratchet: Ratchet, endpoint: Endp
 
 
 def test_answers_that_are_known_need_no_key(ratchet: Ratchet, endpoint: Endpoint, repository: Path) -> None:
+    (repository / "ask.yaml").write_text(ASK.replace("tides.}", "tides., cache: true}"))
     endpoint(say("Twice a day."))
     assert ratchet("workflow", "run", "ask.yaml").out == "Twice a day.\n"
     endpoint(key="sk-wrong")

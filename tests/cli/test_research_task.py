@@ -16,7 +16,7 @@ def test_a_new_task_is_made_and_passes_its_check(ratchet: Ratchet, tmp_path: Pat
     assert f"ratchet research check {tmp_path / 'mine'} --attack" in made.out
     done = ratchet("research", "check", str(tmp_path / "mine"))
     assert done.code == 0, done.out
-    assert done.out.splitlines()[-1] == "13 ok, 0 warnings, 0 failed"
+    assert done.out.splitlines()[-1] == "14 ok, 0 warnings, 0 failed"
     assert "task: the baseline is measured" in done.out
 
 
@@ -89,3 +89,65 @@ def test_the_whole_suite_passes_on_a_new_task(plain_program: Program, tmp_path: 
     assert done.code == 0, done.err
     assert {each["part"] for each in document["findings"]} == {"task", "attack", "evaluator", "machine"}
     assert len(document["findings"]) > 80
+
+
+def test_strategies_are_compared_for_nothing_and_always_with_the_plain_baselines(
+    ratchet: Ratchet, home: Path
+) -> None:
+    wanted = ("--landscape", "hill", "--strategies", "greedy", "--trials", "8", "--seeds", "2")
+    done = ratchet("research", "compare", *wanted, "--json")
+    assert done.code == 0, done.err
+    assert [arm["strategy"] for arm in done.json["arms"]] == ["greedy", "best_of_n", "sequential"]
+    assert set(done.json["arms"][0]["bands"]) == {"1", "2", "4", "8"}
+    assert "| best_of_n |" in ratchet("research", "compare", *wanted).out
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "name one TASK, or --landscape hill"),
+        (("--landscape", "hill", "--recorded", "1"), "name one TASK"),
+        (("--landscape", "moon"), "there are hill, rugged"),
+        (("--landscape", "hill", "--strategies", "clever"), "there are greedy, islands"),
+    ],
+)
+def test_a_comparison_that_cannot_be_meant_says_what_can(
+    words: tuple[str, ...], reason: str, ratchet: Ratchet
+) -> None:
+    done = ratchet("research", "compare", *words)
+    assert done.code == 2
+    assert reason in done.err
+
+
+STEPPER = (
+    """[engines.command.stepper]
+argv = ["python3", "-c", """
+    + json.dumps(
+        "import random; open('recipe.py', 'a').write('Z = ' + str(random.random()) + chr(10)); "
+        "print('HYPOTHESIS: another line may be better than none')"
+    )
+    + """]
+edits_files = true
+"""
+)
+
+
+@pytest.mark.soak
+def test_arms_on_a_task_are_runs_and_a_comparison_typed_again_continues_with_them(
+    ratchet: Ratchet, home: Path, tmp_path: Path
+) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "ratchet.toml").write_text(STEPPER)
+    folder = str(write_node(tmp_path / "hill"))
+    wanted = ("research", "compare", folder, "--engine", "stepper", "--strategies", "greedy", "--trials", "2")
+    first = ratchet(*wanted, "--seeds", "1", "--json")
+    assert first.code == 0, first.err
+    assert [arm["runs"] for arm in first.json["arms"]] == [1, 1, 1]
+    again = ratchet(*wanted, "--seeds", "2", "--json")
+    assert again.code == 0, again.err
+    assert [arm["runs"] for arm in again.json["arms"]] == [2, 2, 2]
+    assert len(ratchet("research", "list", "--json").json) == 6
+    recorded = ratchet("research", "compare", "--recorded", "1")
+    assert recorded.code == 2
+    assert "20 are needed" in recorded.err

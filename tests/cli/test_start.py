@@ -46,6 +46,7 @@ ALLOWED = [
     Loads("--help", "", "", 80),
     Loads("--version", "", "", 80),
     Loads("queue --help", "", "", 100),
+    Loads("chat", "", "config kernel observe", 130),
     Loads("config show", f"{_SETTINGS} rich", "config kernel", 310),
     Loads("runs list", _LEDGER, _READS, 370),
     Loads("approval list", _LEDGER, _READS, 370),

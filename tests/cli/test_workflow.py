@@ -74,6 +74,37 @@ def test_a_broken_file_names_the_line_and_an_absent_one_is_misuse(ratchet: Ratch
 
 
 @ONE_DATABASE
+def test_a_tool_that_is_yet_to_be_written_is_refused_by_validate_as_by_run(
+    ratchet: Ratchet, tmp_path: Path
+) -> None:
+    """With a ledger and without one."""
+    asks = {"step_id": "shout", "type": "python_tool", "generate_tool": True, "description": "Shouts."}
+    file = write(tmp_path, workflow([{**asks, "input_mapping": {"text": "hi"}}], {}))
+    problem = "step shout: its tool has not been written yet; `ratchet workflow fill FILE` has it written"
+    assert ratchet("workflow", "validate", file).out == f"{problem}\n"
+    assert problem in ratchet("workflow", "run", file).err
+    assert ratchet("workflow", "validate", file).out == f"{problem}\n"
+
+
+@ONE_DATABASE
+def test_what_is_not_ascii_is_printed_as_it_is_and_what_steers_a_terminal_is_not(
+    ratchet: Ratchet, tmp_path: Path
+) -> None:
+    names = {"step_id": "names", "type": "python_tool", "tool": "names"}
+    source = "def run():\n    return ['M\\u00fcnchen', '\\u65e5\\u672c', '\\x9b31m', '\\u202e']\n"
+    spec = workflow([names], {"names": {"type": "python", "source_code": source}})
+    spec["outputs"] = {"names": "steps.names.output"}
+    ran = ratchet("workflow", "run", write(tmp_path, spec))
+    assert "München" in ran.out
+    assert "日本" in ran.out
+    assert "\\u009b31m" in ran.out
+    assert "\\u202e" in ran.out
+    shown = ratchet("workflow", "show", "1")
+    assert shown.out.splitlines()[1].split()[:2] == ["names", "completed"]
+    assert "München" in shown.out
+
+
+@ONE_DATABASE
 def test_the_schema_of_the_format_is_printed(ratchet: Ratchet) -> None:
     schema = ratchet("workflow", "validate", "--schema").json
     assert schema["title"] == "Workflow"

@@ -12,8 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from ratchet.cli.catalogue import CATALOGUE, Branch
-from ratchet.cli.command import Command
-from ratchet.cli.group import LazyGroup
+from ratchet.cli.command import Command, LazyGroup
 from ratchet.config.workflow_settings import Evolution, McpToolServer, Tools, Workflows
 from ratchet.operations import Operation
 from ratchet.server.routes import workflows as routes
@@ -63,8 +62,11 @@ def words(text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("branch", "wanted"),
     [
-        ("workflow", "new validate plan run show list save delete profile evolve export schedule"),
-        ("tool", "list show search run test add versions pin unpin rollback feedback"),
+        ("workflow", "new validate fill plan run show list save delete profile evolve export schedule"),
+        (
+            "tool",
+            "list show search run test add versions pin unpin rollback approve certificate score feedback",
+        ),
     ],
 )
 def test_there_is_a_command_for_everything_that_can_be_done(branch: str, wanted: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.cli.workflow_progress import progress
+from ratchet.cli.progress import workflow_progress
 from ratchet.kernel import EventId
 from ratchet.ledger import Event
 
@@ -36,7 +36,7 @@ RUN = [
 def test_followed_words_stay_together_and_nothing_can_command_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with progress("flow", 2, quiet=False, follow=True) as hear:
+    with workflow_progress("flow", 2, quiet=False, follow=True) as hear:
         for each in RUN:
             hear(each)
     told = capsys.readouterr()
@@ -54,7 +54,7 @@ def test_followed_words_stay_together_and_nothing_can_command_a_terminal(
 
 
 def test_followed_as_json_every_event_is_a_line_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("flow", 2, quiet=True, follow=True) as hear:
+    with workflow_progress("flow", 2, quiet=True, follow=True) as hear:
         for each in RUN:
             hear(each)
     told = capsys.readouterr()
@@ -66,7 +66,7 @@ def test_without_a_terminal_there_is_a_line_for_each_end_and_with_json_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for quiet in (False, True):
-        with progress("flow", 2, quiet=quiet) as hear:
+        with workflow_progress("flow", 2, quiet=quiet) as hear:
             for each in RUN:
                 hear(each)
     assert capsys.readouterr().err.splitlines() == ["first: tries again: too slow", "first: failed: no luck"]
@@ -76,7 +76,7 @@ def test_on_a_terminal_one_line_says_how_far_it_is(monkeypatch: pytest.MonkeyPat
     shown = Terminal()
     monkeypatch.setattr("sys.stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
-    with progress("flow", 5, quiet=False) as hear:
+    with workflow_progress("flow", 5, quiet=False) as hear:
         for name in "abcde":
             hear(event("step.running", name))
         hear(event("step.completed", "a"))

@@ -114,3 +114,69 @@ def second() -> dict[str, str]:
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"
+
+
+TEXT_WISH = "Split a bill whose total is written as text."
+PRODUCTION = "In production a call of the tool split"
+_TEXT_RUNNER = '''"""Splits bills that people write down."""
+
+from ratchet.agentkit import Runner, state
+from amounts import cents
+
+runner = Runner("tab")
+
+
+@runner.tool
+def split(total: str, people: int) -> str:
+    """What each person pays, the first ones what is left over."""
+    least, left_over = divmod(cents(total), max(1, people))
+    with state.edit() as known:
+        known["bills"] += 1
+    return " + ".join(f"{(least + (place < left_over)) / 100:.2f}" for place in range(max(1, people)))
+
+
+if __name__ == "__main__":
+    runner.run()
+'''
+_POINT = '''"""Amounts of money as people write them."""
+
+
+def cents(text: str) -> int:
+    return round(float(text) * 100)
+'''
+_COMMA = '''"""Amounts of money as people write them, with a point or a comma before the cents."""
+
+
+def cents(text: str) -> int:
+    return round(float(text.strip().replace(",", ".")) * 100)
+'''
+_TEXT_TESTS = """from amounts import cents
+
+
+def test_an_amount_is_read():
+    assert cents("12.50") == 1250
+"""
+_READS_COMMAS = """
+
+def test_a_comma_is_read_as_well():
+    assert cents("12,50") == 1250
+"""
+_TEXT_CALL = {"tool": "split", "arguments": {"total": "12.50", "people": 2}, "expect": {"contains": "6.25"}}
+
+
+def before_the_incident() -> dict[str, str]:
+    """Every file of the agent that breaks in production."""
+    return {
+        **{name: text for name, text in first().items() if name != "shares.py"},
+        "runner.py": _TEXT_RUNNER,
+        "tuner.py": _TUNER.replace('Tuner("bill")', 'Tuner("tab")'),
+        "amounts.py": _POINT,
+        "tests.py": _TEXT_TESTS,
+        "canary.json": _json([_TEXT_CALL]),
+        "README.md": "# tab\n\nSplits a bill: `split total=12.50 people=2`. Its state counts the bills.\n",
+    }
+
+
+def after_the_incident() -> dict[str, str]:
+    """What is learned from it."""
+    return {"amounts.py": _COMMA, "tests.py": _TEXT_TESTS + _READS_COMMAS}

@@ -132,8 +132,28 @@ REVIEWED = tuple(
         ("02-receipt", "receipt lists every price and the total, and is tested."),
     )
 )
+CREATED_BEFORE = Scene(
+    holds=("Design and write a new agent", bill.TEXT_WISH),
+    says=("A Runner with one tool, split, that reads the total from a text.",),
+    files=bill.before_the_incident(),
+    text="I wrote split and its test.",
+    output={"summary": "Splits a bill whose total is written as text.", "refused": None},
+)
+REPAIRED = Scene(
+    holds=("This directory is a copy of a running agent", bill.PRODUCTION, "12,50"),
+    says=("The caller wrote the total with a comma, and float() knows only the point.",),
+    files=bill.after_the_incident(),
+    text="A comma before the cents is read as well, and a test holds it.",
+    output={
+        "decision": "code",
+        "bump": "patch",
+        "summary": "Totals may be written with a comma before the cents.",
+        "refused": None,
+    },
+)
 CASSETTES = {
     "architect": (AUTHOR, (CREATED, REWRITTEN)),
+    "incident": (AUTHOR, (CREATED_BEFORE, REPAIRED)),
     "planner": (READER, (PLANNED,)),
     "author": (AUTHOR, AUTHORED),
     "reviewer": (READER, REVIEWED),

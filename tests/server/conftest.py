@@ -109,6 +109,11 @@ class Server:
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=120)
         return self._client
 
+    def pid(self, role: str) -> int:
+        """The process of that role which is alive now."""
+        found = self.client.get("/processes").json()["items"]
+        return next(each["pid"] for each in found if each["role"] == role)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
         """Tell it to stop; its exit code, and the seconds it took."""
         began = time.monotonic()

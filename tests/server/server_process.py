@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ratchet.kernel import RatchetError
 from ratchet.observe import logs
-from ratchet.server.serving import Serving, serve
+from ratchet.server.supervisor import Serving, serve
 from tests.runtime.kinds import make_kinds
 from tests.runtime.worker_process import load
 

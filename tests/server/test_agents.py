@@ -253,3 +253,31 @@ def test_an_agent_is_deleted_once(api: TestClient, home: Path, greeter: AgentRow
     assert not list((home / "agents").rglob("runner*"))
     assert api.get(f"/agents/{NAME}").status_code == 404
     assert api.delete(f"/agents/{NAME}").status_code == 404
+
+
+def test_a_key_opens_what_its_scope_says_of_its_agent_and_nothing_else(
+    api: TestClient, ledger: Ledger, home: Path, greeter: AgentRow
+) -> None:
+    make_agent(ledger, home, "other")
+    made = api.post(f"/agents/{NAME}/keys", json={"key": "site", "scopes": ["call"]})
+    bearer = {"Authorization": f"Bearer {made.json()['key']}"}
+
+    assert made.status_code == 201
+    assert made.json()["key"] not in api.get(f"/agents/{NAME}/keys").text
+    assert api.get(f"/agents/{NAME}", headers=bearer).status_code == 200
+    refused = [
+        api.get("/agents/other", headers=bearer),
+        api.get("/agents", headers=bearer),
+        api.get("/runs", headers=bearer),
+        api.get(f"/agents/{NAME}/state", headers=bearer),
+        api.post(f"/agents/{NAME}/feedback", json={"message": "better"}, headers=bearer),
+        api.post(
+            f"/agents/{NAME}/call",
+            content=b'{"tool": "feedback", "server": "\\u0074uner"}',
+            headers={**bearer, "content-type": "application/json"},
+        ),
+        api.post(f"/agents/{NAME}/keys", json={"key": "more", "scopes": ["admin"]}, headers=bearer),
+    ]
+    assert [each.status_code for each in refused] == [403] * len(refused)
+    assert api.delete(f"/agents/{NAME}/keys/site").status_code == 204
+    assert api.get(f"/agents/{NAME}", headers=bearer).status_code == 401

@@ -97,7 +97,7 @@ def test_a_projects_token_opens_no_other_place_of_the_machine(
     alone = {"Authorization": f"Bearer {TOKEN}"}
     for path in (str(elsewhere), "../elsewhere"):
         body = wanted(workspace_path=path)
-        assert api.post("/projects/1/codemachine/import", json=body, headers=alone).status_code == 400
+        assert api.post("/projects/1/codemachine/import", json=body, headers=alone).status_code == 403
     assert api.post("/projects/1/codemachine/import", json=outside).status_code == 401
     ok(api.post("/projects/1/codemachine/import", json=outside, headers={"X-Project-Token": TOKEN}))
 

@@ -42,7 +42,7 @@ def test_more_half_open_connections_than_descriptors_starve_neither_callers_nor_
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * STRANGERS)), hard))
-    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    resource.prlimit(server.pid("server"), resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     for _ in range(STRANGERS):
         stranger = connect()
         with contextlib.suppress(OSError):  # it had to make room already

@@ -7,6 +7,8 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from ratchet.ledger import Ledger
+from ratchet.ledger.agents import add_version, create_agent
+from ratchet.ledger.production import count_calls
 from ratchet.ledger.runs import create_run
 from ratchet.observe.metrics import exposition
 from ratchet.runtime import Worker, list_processes
@@ -38,6 +40,21 @@ def test_it_is_prometheus_text_for_anybody(api: TestClient) -> None:
     answer = api.get("/metrics", headers={"Authorization": ""})
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert list(text_string_to_metric_families(answer.text))
+
+
+def test_calls_of_agents_are_counted_by_version_and_tool(api: TestClient, ledger: Ledger) -> None:
+    called = {"commit": "a" * 40, "server": "runner", "tool": "greet", "milliseconds": 20}
+    with ledger.write() as tx:
+        agent = create_agent(tx, "greeter", "greets")
+        add_version(tx, agent, "a" * 40, "0.1.0", parent=None, summary="first", tools=[], run_id=None)
+        count_calls(tx, agent.id, [{**called, "outcome": each} for each in ("ok", "ok", "failed")])
+    text = api.get("/metrics").text
+    labels = {"agent": "greeter", "version": "0.1.0"}
+    assert value(text, "ratchet_agent_calls_total", **labels, tool="greet", outcome="ok") == 2
+    assert value(text, "ratchet_agent_calls_total", **labels, tool="greet", outcome="failed") == 1
+    assert value(text, "ratchet_agent_call_seconds_bucket", **labels, le="0.01") == 0
+    assert value(text, "ratchet_agent_call_seconds_bucket", **labels, le="0.025") == 3
+    assert value(text, "ratchet_agent_call_seconds_count", **labels) == 3
 
 
 @pytest.mark.soak
@@ -94,7 +111,8 @@ def test_two_servers_on_one_database_both_answer_and_their_counts_add_up(
     for number, server in enumerate(servers):
         for _ in range(3 + number):
             assert server.client.get("/runs/999").status_code == 404
-        assert len(server.client.get("/processes").json()["items"]) == 2
+        roles = [each["role"] for each in server.client.get("/processes").json()["items"]]
+        assert sorted(roles) == ["server", "server", "worker", "worker"]
         assert server.client.get("/health/ready").status_code == 200
     eventually(lambda: all(requests(server.client.get("/metrics").text) == 7 for server in servers))
     assert servers[0].stop()[0] == 0

@@ -21,13 +21,17 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ratchet.agentkit import StateStore
+from ratchet.agents import access as of_access
+from ratchet.agents import judge_operations as of_judges
 from ratchet.agents import operations as agents
+from ratchet.agents import production_operations as of_production
 from ratchet.agents.contract import place_of
 from ratchet.cli import run
-from ratchet.cli.catalogue import CATALOGUE, Branch
+from ratchet.cli.catalogue import CATALOGUE, Branch, Leaf
 from ratchet.kernel import RatchetError, RunStatus, StepStatus
 from ratchet.ledger import Transaction, change_run, change_step
 from ratchet.ledger.agents import add_version, create_agent, end_creation, get_agent, move_current
+from ratchet.ledger.production import add_remark, count_calls, note_incident
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.questions import request_approval
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
@@ -48,7 +52,7 @@ from ratchet.server.service import Access, Caller, Service
 from ratchet.tools import operations as tools
 from ratchet.workflows import operations as workflows
 from ratchet.workflows import schedules as making_schedules
-from ratchet.workflows import tool_operations
+from ratchet.workflows import tool_operations, triggers
 from ratchet.workflows.saved import keep_workflow, require_spec
 from tests.agents.made_up import SCHEMA, tool
 from tests.research.views.made_up import make_baseline, make_run, try_out
@@ -80,6 +84,7 @@ SPEC = {
 TRIED = "a run"
 GREETER, UNMADE = "greeter", "unmade"
 FIRST, SECOND = "a" * 40, "b" * 40
+CALLED = {"server": "runner", "tool": "greet", "milliseconds": 12}
 RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     runs.list_: [{}, {"kind": "workflow"}, {"status": "paused"}, {"project_id": 7}],
     runs.show: [{"run_id": RUNNING}, {"run_id": NOWHERE}],
@@ -107,7 +112,15 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
         {"run_id": RUNNING, "status": "pending"},
     ],
     approvals.show: [{"approval_id": 1}, {"approval_id": NOWHERE}],
-    approvals.approve: [{"approval_id": 1, "comment": "good"}, {"approval_id": 2}, {"approval_id": NOWHERE}],
+    approvals.approve: [
+        {"approval_id": 1, "comment": "good"},
+        {"approval_id": 2},
+        {"approval_id": NOWHERE},
+        {"approval_id": 1, "answer": {"size": 3}},
+        {"approval_id": 3, "answer": {"size": 3}},
+        {"approval_id": 3, "answer": {"colour": "red"}},
+        {"approval_id": 3},
+    ],
     approvals.refuse: [{"approval_id": 1}, {"approval_id": 2}, {"approval_id": NOWHERE}],
     jobs.pause: [{"name": "default"}, {"name": "nowhere"}],
     jobs.resume: [{"name": "default"}, {"name": "nowhere"}],
@@ -130,6 +143,16 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     schedules.resume: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.run: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.remove: [{"name": "nightly"}, {"name": "nowhere"}],
+    triggers.add: [
+        {"name": "hook", "kind": "webhook", "workflow": "report", "secret": "HOOK_SECRET", "takes": "text"},
+        {"name": "hook", "kind": "webhook", "workflow": "report"},
+        {"name": "hook", "kind": "files", "workflow": "nowhere", "folder": "/dev"},
+    ],
+    triggers.list_: [{}],
+    triggers.show: [{"name": "pushes"}, {"name": "nowhere"}],
+    triggers.pause: [{"name": "pushes"}, {"name": "nowhere"}],
+    triggers.resume: [{"name": "pushes"}, {"name": "nowhere"}],
+    triggers.remove: [{"name": "pushes"}, {"name": "nowhere"}],
     protocols.list_: [{}, {"project_id": 1}],
     protocols.show: [{"protocol_id": PROTOCOL}, {"protocol_id": NOWHERE}],
     protocols.start: [{"protocol_id": PROTOCOL}, {"protocol_id": PLANNING}, {"protocol_id": NOWHERE}],
@@ -303,6 +326,61 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
         {"name": GREETER, "version": "0.0.0"},
     ],
     agents.history: [{"name": GREETER}, {"name": "nobody"}],
+    of_access.add_key: [
+        {"name": GREETER, "key": "ci", "scopes": ["everything"]},
+        {"name": "nobody", "key": "ci"},
+    ],
+    of_access.list_keys: [{"name": GREETER}, {"name": "nobody"}],
+    of_access.revoke_key: [{"name": GREETER, "key": "ci"}, {"name": "nobody", "key": "ci"}],
+    of_access.add_egress: [
+        {"name": GREETER, "host": "example.com:8443"},
+        {"name": GREETER, "host": "127.0.0.1"},
+        {"name": "nobody", "host": "example.com"},
+    ],
+    of_access.list_egress: [{"name": GREETER}, {"name": "nobody"}],
+    of_access.remove_egress: [{"name": GREETER, "host": "example.com"}, {"name": "nobody", "host": "a.com"}],
+    of_access.set_secret: [
+        {"name": GREETER, "secret": "WEATHER_TOKEN", "value": "long enough"},
+        {"name": GREETER, "secret": "PATH", "value": "long enough"},
+        {"name": "nobody", "secret": "WEATHER_TOKEN", "value": "long enough"},
+    ],
+    of_access.list_secrets: [{"name": GREETER}, {"name": "nobody"}],
+    of_access.remove_secret: [{"name": GREETER, "secret": "A"}, {"name": "nobody", "secret": "A"}],
+    of_judges.approve: [{"name": GREETER}, {"name": "nobody"}],
+    of_judges.refuse: [{"name": GREETER, "run_id": RUNNING}, {"name": "nobody"}],
+    of_judges.approval: [{"name": GREETER, "mode": "always"}, {"name": "nobody", "mode": "settings"}],
+    of_judges.add_eval: [
+        {"name": GREETER, "tool": "greet", "arguments": {"name": "Ada"}},
+        {"name": "nobody", "tool": "greet"},
+    ],
+    of_judges.list_evals: [{"name": GREETER}, {"name": "nobody"}],
+    of_judges.remove_eval: [{"name": GREETER, "eval_id": NOWHERE}, {"name": "nobody", "eval_id": 1}],
+    of_judges.record_eval: [{"name": GREETER, "call_id": NOWHERE}, {"name": "nobody", "call_id": 1}],
+    of_judges.run_evals: [{"name": GREETER}, {"name": "nobody"}],
+    of_judges.calls: [{"name": GREETER}, {"name": "nobody"}],
+    of_judges.certificate: [{"name": GREETER}, {"name": "nobody"}],
+    of_production.production: [{"name": GREETER}, {"name": "nobody"}],
+    of_production.incidents: [{"name": GREETER}, {"name": "nobody"}],
+    of_production.propose: [{"name": "nobody", "incident_id": 1}],
+    of_production.dismiss: [
+        {"name": GREETER, "incident_id": 1},
+        {"name": GREETER, "incident_id": NOWHERE},
+        {"name": "nobody", "incident_id": 1},
+    ],
+    of_production.learn: [{"name": GREETER, "mode": "auto"}, {"name": "nobody", "mode": "ask"}],
+    of_production.remarks: [{"name": GREETER}, {"name": "nobody"}],
+    of_production.traffic: [
+        {"name": GREETER, "share": "10%", "to": "0.0.0"},
+        {"name": GREETER, "share": "10%", "to": "0.1.0"},
+        {"name": GREETER, "share": "much", "to": "0.0.0"},
+        {"name": GREETER, "stop": True},
+        {"name": GREETER},
+    ],
+    of_production.watch: [
+        {"name": GREETER, "when": "every night at 2", "rollback": True},
+        {"name": GREETER, "off": True},
+        {"name": "nobody", "when": "daily"},
+    ],
     agents.restore: [
         {"name": GREETER, "number": 1},
         {"name": GREETER, "number": NOWHERE},
@@ -311,6 +389,7 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     workflows.saved: [{}],
     workflows.save: [{"spec": SPEC}, {"spec": SPEC, "name": "other"}, {"spec": {"steps": []}}],
     workflows.check: [{"spec": SPEC}, {"spec": {"steps": []}}],
+    workflows.fill: [{"spec": SPEC, "engine": "nowhere"}, {"spec": {"steps": []}}],
     workflows.plan: [{"sentence": "Count words.", "engine": "nowhere"}],
     workflows.all_runs: [{}],
     workflows.outcome: [{"run_id": REPORTED}, {"run_id": RUNNING}, {"run_id": TIDES}, {"run_id": NOWHERE}],
@@ -342,6 +421,11 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
         {"tool": "word_count", "task": "count words", "good": True},
         {"tool": "nowhere", "task": "count words", "good": False},
     ],
+    tools.score: [
+        {"run_id": RUNNING, "step": "words", "score": 0.5},
+        {"run_id": RUNNING, "step": "nowhere", "score": 1.0},
+        {"run_id": NOWHERE, "step": "words", "score": 0.0},
+    ],
     tool_operations.run: [
         {"tool": "word_count", "inputs": {"text": "a b c"}},
         {"tool": "word_count"},
@@ -349,6 +433,16 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     ],
     tool_operations.examples: [{"tool": "word_count"}, {"tool": "nowhere"}],
     tool_operations.rollback: [{"tool": "word_count"}, {"tool": "nowhere"}],
+    tool_operations.approve: [
+        {"tool": "word_count", "version": "1.0.0"},
+        {"tool": "word_count", "version": "9.9.9"},
+        {"tool": "nowhere", "version": "1.0.0"},
+    ],
+    tool_operations.certificate: [
+        {"tool": "word_count"},
+        {"tool": "word_count", "version": "9.9.9"},
+        {"tool": "nowhere"},
+    ],
     tool_operations.evolve: [{"tool": "word_count"}, {"tool": "nowhere"}],
 }
 # A command that does several operations, and is called after another one.
@@ -363,6 +457,7 @@ CARRIED = {
     research.start,
     agents.create,
     agents.feedback,
+    of_production.propose,
     protocols.start,
     protocols.resume,
     protocols.run_next,
@@ -416,6 +511,8 @@ class World:
                 request_approval(
                     tx, once=subject, subject=subject, question="Is it good?", data={}, run_id=RUNNING
                 )
+            asked = {"answer_schema": {"type": "object", "required": ["size"]}}
+            request_approval(tx, once="size", subject="size", question="How large?", data=asked)
             self._fill_protocols(tx)
             start_run(tx, self.runtime, "research.run", kind="research", name="tides")
             pause_run(
@@ -429,6 +526,9 @@ class World:
         try_out(self.ledger, run_id, "keep", 1.1, expected_delta="0.2")
         try_out(self.ledger, run_id, "discard", 1.09)
         approvals.refuse(self._access, 2)
+        triggers.add(
+            self._access, "pushes", triggers.TriggerKind.WEBHOOK, "report", secret="HOOK_SECRET", takes="text"
+        )
 
     def _fill_workflows(self, tx: Transaction) -> None:
         spec = keep_workflow(tx, require_spec(SPEC), origin="test").spec
@@ -460,6 +560,13 @@ class World:
         with StateStore(directory).edit(by="runner") as state:
             state["greetings"] = 1
         end_creation(tx, agent.id, run_id=run_id)
+        count_calls(
+            tx, agent.id, [{**CALLED, "outcome": each, "commit": SECOND} for each in ("ok", "failed")]
+        )
+        found = {"kind": "failed", "message": "KeyError: 'Ada'", "expect": None, "is_whole": True}
+        found |= {"server": "runner", "tool": "greet", "arguments": {"name": "Ada"}}
+        note_incident(tx, get_agent(tx, GREETER), ["f" * 64, "e" * 64], at_commit=SECOND, **found)
+        add_remark(tx, agent.id, SECOND, "d" * 64, message="too shy", severity="high", most=9, again_after=0)
 
     def _fill_protocols(self, tx: Transaction) -> None:
         project_id = add_project(tx, "shop", base_branch="main", facts={})
@@ -543,7 +650,8 @@ class World:
             return Answer(error=str(error), code=1)
         except RatchetError as error:
             return Answer(error=str(error), code=error.exit_code)
-        return Answer({name: each for name, each in value.items() if name not in ("note", "cut")})
+        added = ("note", "cut") if operation.tool is not None and operation.tool.queues else ("cut",)
+        return Answer({name: each for name, each in value.items() if name not in added})
 
 
 @pytest.fixture
@@ -693,9 +801,7 @@ def command_of(operation: Operation[..., Any]) -> str:
 
 
 def has_command(operation: Operation[..., Any]) -> bool:
-    group, verb, *_ = f"{command_of(operation)} ".split(" ")
-    branch = CATALOGUE[group]
-    return not isinstance(branch, Branch) or verb in branch.parts
+    return _in_catalogue(operation) is not None
 
 
 def is_offered(operation: Operation[..., Any], given: Given) -> bool:
@@ -705,17 +811,26 @@ def is_offered(operation: Operation[..., Any], given: Given) -> bool:
 
 def is_made(operation: Operation[..., Any]) -> bool:
     """Whether the command is made from the operation, and nothing of it was written by hand."""
-    group, verb, *_ = f"{command_of(operation)} ".split(" ")
-    branch = CATALOGUE[group]
-    assert isinstance(branch, Branch)
-    return not branch.parts[verb].module.startswith("ratchet.cli.")
+    found = _in_catalogue(operation)
+    assert isinstance(found, Leaf)
+    return not found.module.startswith("ratchet.cli.")
+
+
+def _in_catalogue(operation: Operation[..., Any]) -> Leaf | Branch | None:
+    group, *rest = command_of(operation).split()
+    found: Leaf | Branch | None = CATALOGUE[group]
+    for word in rest:
+        if not isinstance(found, Branch):
+            return found
+        found = found.parts.get(word)
+    return found
 
 
 def _options(operation: Operation[..., Any], name: str, value: Any) -> list[str]:
     flag = operation.parameters[name].about.flag or f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return [flag.split("/")[0 if value else 1]]
-    if name == "arguments":
+    if name in ("arguments", "answer") or isinstance(value, list):
         return [flag, json.dumps(value)]
     if isinstance(value, dict):
         return [text for pair in value.items() for text in ("--input", "=".join(pair))]
@@ -749,14 +864,35 @@ def _without_times(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     # Who asked is told by the face, and when and how long differs.
-    own = {"actor", "request_id", "decided_by", "next", "process_id", "origin", "metrics", "directory", "by"}
+    own = {
+        "actor",
+        "request_id",
+        "decided_by",
+        "created_by",
+        "next",
+        "process_id",
+        "origin",
+        "metrics",
+        "directory",
+        "by",
+    }
     return {
         name: _without_times(each) for name, each in value.items() if name not in own and not is_time(name)
     }
 
 
 # Tables with what a node, a tool or a person is given, or with what has no engine in it.
-FREE = {"inputs", "arguments", "answer", "secrets", "default_models", "template_source", "spec", "details"}
+FREE = {
+    "inputs",
+    "arguments",
+    "answer",
+    "expect",
+    "secrets",
+    "default_models",
+    "template_source",
+    "spec",
+    "details",
+}
 
 
 def test_every_parameter_that_can_name_an_engine_is_checked() -> None:

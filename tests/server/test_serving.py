@@ -1,4 +1,4 @@
-"""`serve`: the API and a worker in one process, from start to a clean end."""
+"""`serve`: the API and a worker, from start to a clean end."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ def test_it_serves_and_works_until_it_is_told_to_stop(
     server: Server, loaded: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:
     assert server.client.get("/health/ready").status_code == 200
-    [process] = server.client.get("/processes").json()["items"]
-    assert process["role"] == "server"
+
+    def processes() -> dict[str, str]:
+        return {each["role"]: each["id"] for each in server.client.get("/processes").json()["items"]}
+
+    # On a busy machine one may be given up for a moment, and enters again.
+    eventually(lambda: processes().keys() == {"server", "worker"})
     job_id = enqueue(loaded, ledger, tmp_path / "marks", 0)
-    assert ended(ledger, job_id).process_id == process["id"]
+    assert ended(ledger, job_id).process_id == processes()["worker"]
     code, _ = server.stop()
     assert (code, "Traceback" in server.words) == (0, False), server.words
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
@@ -45,13 +49,13 @@ def test_it_serves_and_works_until_it_is_told_to_stop(
 def test_a_running_job_finishes_while_the_api_says_that_it_drains(
     server: Server, loaded: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:
-    job_id = enqueue(loaded, ledger, tmp_path / "marks", 3)
+    job_id = enqueue(loaded, ledger, tmp_path / "marks", 10)
     eventually(lambda: bool(marks(tmp_path / "marks")))
     server.process.send_signal(signal.SIGTERM)
     eventually(lambda: server.client.get("/health/ready").status_code == 503)
     assert "the server is shutting down" in server.client.get("/health/ready").json()["reasons"]
     assert server.client.get(f"/queues/jobs/{job_id}").json()["status"] == "started"
-    assert server.process.wait(30) == 0
+    assert server.process.wait(120) == 0
     assert ended(ledger, job_id).result == "rested"
     assert "Traceback" not in server.words
 

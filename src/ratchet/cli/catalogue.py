@@ -32,7 +32,7 @@ class Branch(NamedTuple):
     """A command that holds further commands. `about` says what a reader should know before choosing one."""
 
     help: str
-    parts: Mapping[str, Leaf]
+    parts: Mapping[str, Leaf | Branch]
     about: str
 
 
@@ -40,7 +40,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "init": Leaf("Make a home with its settings and ledger.", "init:init"),
     "setup": Leaf("Find keys, logins and models here, and choose who works and reviews.", "setup:setup"),
     "demo": Leaf("Watch Ratchet work, in less than a minute.", "demo:demo"),
-    "serve": Leaf("Serve the HTTP API and the console, with a worker inside.", "serve:serve"),
+    "chat": Leaf("Say what you want: it is planned, shown and run.", "chat:chat"),
+    "serve": Leaf("Serve the HTTP API and the console, with a worker beside them.", "serve:serve"),
     "console": Leaf(
         "Print a link into the console of the server that works on this home.", "console:console"
     ),
@@ -75,12 +76,136 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
             "versions": Leaf("List the versions of an agent, newest first.", "agent:versions_"),
             "diff": Leaf("Show what differs between two versions of an agent.", "agent:diff"),
+            "certificate": Leaf(
+                "Show what a version of an agent was promoted on.", "agents.judge_operations:certificate"
+            ),
             "rollback": Leaf("Take an agent back to an earlier version.", "agents.operations:rollback"),
             "promote": Leaf("Let an agent's address lead to this version.", "agents.operations:promote"),
             "pin": Leaf(
                 "Hold an agent's address at a version, or let it move again.", "agents.operations:pin"
             ),
+            "approve": Leaf(
+                "Approve the change of an agent that waits; it is made and promoted.",
+                "agents.judge_operations:approve",
+            ),
+            "refuse": Leaf(
+                "Refuse the change of an agent that waits; the current version stays.",
+                "agents.judge_operations:refuse",
+            ),
+            "approval": Leaf(
+                "Say when a person is asked before a change of an agent is kept.",
+                "agents.judge_operations:approval",
+            ),
+            "eval": Branch(
+                "Evals: calls that every version must answer as you say.",
+                {
+                    "add": Leaf(
+                        "Add a call that every version of an agent must answer as you say.",
+                        "agents.judge_operations:add_eval",
+                    ),
+                    "list": Leaf(
+                        "List the evals of an agent, in the order in which they are made.",
+                        "agents.judge_operations:list_evals",
+                    ),
+                    "remove": Leaf(
+                        "Remove an eval of an agent: changes are not held to it any more.",
+                        "agents.judge_operations:remove_eval",
+                    ),
+                    "run": Leaf(
+                        "Run the evals of an agent against a version, in the sandbox and on a copy of its state.",
+                        "agents.judge_operations:run_evals",
+                    ),
+                    "record": Leaf(
+                        "Make an eval of a call that really happened, with the answer that it had.",
+                        "agents.judge_operations:record_eval",
+                    ),
+                },
+                "Evals lie in the ledger, where no engine can write, and bind every change of the agent.",
+            ),
+            "key": Branch(
+                "Keys: what lets callers in who hold nothing else.",
+                {
+                    "add": Leaf(
+                        "Make a key for callers of an agent. It is shown this once; only a hash of it is kept.",
+                        "agents.access:add_key",
+                    ),
+                    "list": Leaf(
+                        "List the keys of an agent by name, with what they open.", "agents.access:list_keys"
+                    ),
+                    "revoke": Leaf(
+                        "Revoke a key of an agent: the next request with it is refused.",
+                        "agents.access:revoke_key",
+                    ),
+                },
+                "A key opens one agent: its tools, its feedback, or all of it.",
+            ),
+            "egress": Branch(
+                "What the servers of an agent may connect to; nothing, if nothing is said.",
+                {
+                    "add": Leaf(
+                        "Allow the servers of an agent to connect to a host; it holds at once.",
+                        "agents.access:add_egress",
+                    ),
+                    "list": Leaf(
+                        "List what the servers of an agent may connect to.", "agents.access:list_egress"
+                    ),
+                    "remove": Leaf(
+                        "No longer allow the servers of an agent to connect to a host; open connections stay.",
+                        "agents.access:remove_egress",
+                    ),
+                },
+                "Servers reach Ratchet, and what is listed here by a proxy that Ratchet keeps.",
+            ),
+            "secret": Branch(
+                "Secrets that the servers of an agent are given, as variables of their environment.",
+                {
+                    "set": Leaf(
+                        "Give the servers of an agent a secret, as a variable of their environment.",
+                        "agents.access:set_secret",
+                    ),
+                    "list": Leaf("List the names of the secrets of an agent.", "agents.access:list_secrets"),
+                    "remove": Leaf("Remove a secret of an agent.", "agents.access:remove_secret"),
+                },
+                "Secrets are kept encrypted and never shown again.",
+            ),
+            "calls": Leaf(
+                "List the calls that clients made of an agent, newest first, with arguments and answers.",
+                "agents.judge_operations:calls",
+            ),
+            "production": Leaf(
+                "Show calls, times and failures of each version of an agent, and what follows from them.",
+                "agents.production_operations:production",
+            ),
+            "incidents": Leaf(
+                "List failures and crashes in calls of an agent, in groups, with the input that caused them.",
+                "agents.production_operations:incidents",
+            ),
+            "propose": Leaf(
+                "Have an incident fixed: a change that must answer its call, which becomes an eval.",
+                "agent_make:propose",
+            ),
+            "dismiss": Leaf(
+                "Dismiss an incident: it is counted on, and starts no change by itself.",
+                "agents.production_operations:dismiss",
+            ),
+            "learn": Leaf(
+                "Say whether incidents of an agent start changes by themselves, or when a person asks.",
+                "agents.production_operations:learn",
+            ),
+            "remarks": Leaf(
+                "List what callers remarked on an agent by its Tuner, newest first.",
+                "agents.production_operations:remarks",
+            ),
+            "traffic": Leaf(
+                "Send a share of the new sessions of an agent to another version, until it is clear which is better.",
+                "agents.production_operations:traffic",
+            ),
+            "watch": Leaf(
+                "Run the evals of an agent by a schedule, against the version in use.",
+                "agents.production_operations:watch",
+            ),
             "logs": Leaf("Show what an agent's servers have logged.", "agent:logs"),
+            "export": Leaf("Write an agent into a folder that runs without Ratchet.", "agent:export"),
             "state": Leaf("Show an agent's state, its history, or bring an earlier one back.", "agent:state"),
             "delete": Leaf("Delete an agent; its name is free again.", "agents.operations:delete"),
         },
@@ -95,6 +220,9 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "new": Leaf("Make a folder with a small task to begin with.", "research_task:new"),
             "check": Leaf("Check a task before money is spent on it.", "research_task:check_"),
             "tasks": Leaf("List the tasks that are installed.", "research_task:tasks_"),
+            "compare": Leaf(
+                "Compare strategies at equal budgets, and with the plain baselines.", "research_task:compare"
+            ),
             "run": Leaf("Improve a recipe under measurement until a stop is reached.", "research:run"),
             "resume": Leaf(
                 "Resume a run that was paused, blocked or cut off, here and now.", "research:resume"
@@ -123,6 +251,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "cost": Leaf("Show what a run has cost.", "research:cost_"),
             "lessons": Leaf("Show what specialists have learned.", "research:lessons_"),
             "trial": Leaf("Show one trial: its measurements, its certificate, its diff.", "research:trial"),
+            "verify": Leaf(
+                "Check the certificate of a kept trial: its decision, its signature, its row in the ledger.",
+                "research:verify",
+            ),
             "report": Leaf(
                 "Write a page with the scores, the tree and the evidence of a run, to be opened anywhere.",
                 "research:report_",
@@ -142,6 +274,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         {
             "new": Leaf("Have an overseer plan a workflow from a sentence.", "workflow_run:new"),
             "validate": Leaf("Check a workflow and report everything that is wrong.", "workflow:validate"),
+            "fill": Leaf("Have the tools written that a workflow asks for.", "workflow_run:fill"),
             "plan": Leaf("Show what a workflow would do, and what can run at once.", "workflow:plan"),
             "run": Leaf("Run a workflow and print its outputs.", "workflow_run:run"),
             "show": Leaf("Show a saved workflow, or a run of one.", "workflow:show"),
@@ -175,6 +308,14 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "pin": Leaf("Hold a tool at a version.", "tools.operations:pin"),
             "unpin": Leaf("Let a tool follow its newest version again.", "tools.operations:unpin"),
             "rollback": Leaf("Take a tool back to the version before.", "workflows.tool_operations:rollback"),
+            "approve": Leaf(
+                "Take a version that was better but answers some input differently.",
+                "workflows.tool_operations:approve",
+            ),
+            "certificate": Leaf(
+                "Show what a version of a tool was promoted on.", "workflows.tool_operations:certificate"
+            ),
+            "score": Leaf("Say how good the answer of a step was.", "tools.operations:score"),
             "feedback": Leaf("Say how well a tool has served.", "tools.operations:feedback"),
         },
         "A tool is a definition in YAML or JSON with a version: code, a program, a model with a prompt, "
@@ -328,7 +469,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Show one approval with what is to be decided on.", "runtime.operations.approvals:show"
             ),
             "approve": Leaf(
-                "Say yes; a run that waited for it is resumed.", "runtime.operations.approvals:approve"
+                "Say yes, or give the answer that is asked for; a run that waited for it is resumed.",
+                "runtime.operations.approvals:approve",
             ),
             "refuse": Leaf(
                 "Say no; a run that waited for it is resumed without the change.",
@@ -364,7 +506,34 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "A schedule makes a job whenever its time comes, as long as a worker runs. `ratchet workflow "
         "schedule` is the simple way for workflows.",
     ),
+    "trigger": Branch(
+        "Triggers: runs of workflows by messages from outside.",
+        {
+            "list": Leaf("List triggers by name, with how they are.", "workflows.triggers:list_"),
+            "show": Leaf(
+                "Show one trigger: where its messages come from, and how it goes.", "workflows.triggers:show"
+            ),
+            "add": Leaf("Have a workflow run for each message that comes.", "workflows.triggers:add"),
+            "pause": Leaf(
+                "Pause a trigger: its messages wait where they are, and webhooks are answered with 409.",
+                "workflows.triggers:pause",
+            ),
+            "resume": Leaf(
+                "Resume a paused trigger with the messages that have waited.", "workflows.triggers:resume"
+            ),
+            "remove": Leaf(
+                "Remove a trigger. Runs that it has started stay as they are.", "workflows.triggers:remove"
+            ),
+        },
+        "Each message of Redis streams or AMQP, each signed request and each file that appears "
+        "starts one run, as long as a worker runs. For the clock there are schedules.",
+    ),
     "processes": Leaf("List the servers and workers on this ledger.", "runtime.operations.jobs:processes"),
+    "backup": Leaf(
+        "Add a backup of the ledger and its home to a directory, which stores only what is new.",
+        "ledger:backup_home",
+    ),
+    "restore": Leaf("Put a backup in the place of the ledger and of its home.", "ledger:restore"),
     "ledger": Branch(
         "The database and the files beside it.",
         {

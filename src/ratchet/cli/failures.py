@@ -56,6 +56,7 @@ _LISTS: Mapping[str, str] = {
     "run of a workflow": "`ratchet workflow list` shows them",
     "schedule": "`ratchet schedule list` shows them, `ratchet schedule add` makes one",
     "step to run in protocol": "`ratchet protocol show {key}` shows its status, and what to do next",
+    "trigger": "`ratchet trigger list` shows them, `ratchet trigger add` makes one",
     "trial": "`ratchet research activity RUN` shows the last ones",
     "version": "`ratchet agent versions AGENT` shows them",
 }
@@ -164,6 +165,6 @@ def _print_traceback(error: BaseException) -> None:
 
 
 def _masked(text: str) -> str:
-    from ratchet.config.database_url import mask_text
+    from ratchet.config.redaction import mask_text
 
     return mask_text(text)

@@ -14,14 +14,15 @@ from ratchet.cli.opening import require_ledger
 from ratchet.cli.output import note, silent_seconds
 from ratchet.cli.progress import working
 from ratchet.cli.words import one_line
-from ratchet.kernel import RunStatus, with_hint
-from ratchet.ledger import Event, EventFilter, Ledger, Run, follow
+from ratchet.kernel import with_hint
+from ratchet.ledger import Event, EventFilter, Ledger, Run
 from ratchet.ledger.events import last_id, since
 from ratchet.ledger.runs import get_run
 from ratchet.observe import logs
 from ratchet.runtime import open_ledger, open_runtime
 from ratchet.runtime.job import unfinished_jobs
 from ratchet.runtime.processes import COMMAND, cut_off_runs
+from ratchet.runtime.runs import follow_run
 from ratchet.runtime.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class WaitNotice:
     def _waiting(self) -> str:
         if self._again_at is not None and (left := self._again_at - time.monotonic()) > 0:
             return f"retrying in {left:.0f} s: {self._doing}"
-        return f"waiting for {time.monotonic() - self._since:.0f} s: {self._doing}"
+        waited = max(time.monotonic() - self._since, silent_seconds())
+        return f"waiting for {waited:.0f} s: {self._doing}"
 
     def _beat(self) -> None:
         while not self._ended.wait(max(0.1, self._every - silent_seconds())):
@@ -108,7 +110,6 @@ class WaitNotice:
 INTERRUPTED = 130
 _BATCH = 500
 _LOOK_SECONDS = 1.0
-_STANDS = {f"run.{status}" for status in RunStatus if status.stands}
 
 
 class Foreground:
@@ -144,15 +145,22 @@ class Foreground:
         return self._work(run_id, follow_run, hear, cancel_run if give_up else pause_run, quiet=quiet)
 
     def carry_jobs(
-        self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, wait: Callable[[], bool]
+        self,
+        run_id: int,
+        hear: Callable[[Event], None],
+        *,
+        quiet: bool,
+        wait: Callable[[], bool],
+        after: int | None = None,
     ) -> Run:
         """Work until nothing of the run is queued, whatever status that leaves it in. A signal pauses it.
 
         When nothing is, `wait` is asked again and again whether something may come from outside, until it says no.
+        `hear` is called with the events from now on, or those after `after`.
         """
         from ratchet.runtime import pause_run
 
-        watch = functools.partial(follow_jobs, wait=wait)
+        watch = functools.partial(follow_jobs, wait=wait, after=after)
         return self._work(run_id, watch, hear, pause_run, quiet=quiet)
 
     def _work(
@@ -169,6 +177,8 @@ class Foreground:
 
         if not quiet:
             self._tell_cut_off(run_id)
+        # Each run anew: what interrupts one has nothing to do with the next.
+        self._signals, self._asked = StopSignals(), threading.Event()
         worker = Worker(self.runtime, role=COMMAND, run_id=run_id)
         heartbeat = WaitNotice(quiet=quiet)
 
@@ -210,22 +220,6 @@ class Foreground:
                 how(tx, self.runtime, run_id, reason="interrupted in the foreground")
 
 
-def follow_run(
-    ledger: Ledger, run_id: int, hear: Callable[[Event], None], *, stop: threading.Event | None = None
-) -> None:
-    """Tell of each event of a run from now on, until it has ended, is paused or blocked."""
-    with ledger.read() as tx:
-        after = last_id(tx.connection)
-        if get_run(tx, run_id).status.stands:
-            return
-    for event in follow(ledger, after, where=EventFilter(run_id=run_id), stop=stop):
-        hear(event)
-        if event.type in _STANDS:
-            with ledger.read() as tx:
-                if get_run(tx, run_id).status.stands:
-                    return
-
-
 def follow_jobs(
     ledger: Ledger,
     run_id: int,
@@ -233,11 +227,13 @@ def follow_jobs(
     *,
     stop: threading.Event,
     wait: Callable[[], bool],
+    after: int | None = None,
 ) -> None:
-    """Tell of each event of a run from now on, until no job of it is queued and `wait` says that none will be."""
+    """Tell of each event of a run, from now on or `after` one, until no job of it is queued and `wait` says that none
+    will be."""
     rung = threading.Event()
     with ledger.read() as tx:
-        after = last_id(tx.connection)
+        after = last_id(tx.connection) if after is None else after
     with ledger.bell.listening(rung.set):
         while not stop.is_set():
             rung.clear()

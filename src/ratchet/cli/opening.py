@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def existing_ledger(session: CliSession) -> Iterator[Ledger]:
-    """The ledger that is there. Raises `Misuse` when there is none: looking at one must not make one."""
+def existing_ledger(session: CliSession, *, upgrade: bool = True) -> Iterator[Ledger]:
+    """The ledger that is there, upgraded or as it is. Raises `Misuse` when there is none: looking must not make one."""
     loaded = session.load()
     configure_logs(loaded)
     require_ledger(loaded)
-    with open_ledger(loaded) as ledger:
+    with open_ledger(loaded, upgrade=upgrade) as ledger:
         yield ledger
 
 

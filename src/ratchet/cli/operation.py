@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
@@ -123,13 +124,14 @@ def looking_like(
 
     def make(look: Callable[[CliSession, CliCall, Any], None]) -> Command:
         @click.pass_obj
-        def run(session: CliSession, /, **given: Any) -> int | None:
+        def run(session: CliSession, /, **given: Any) -> int:
             if operation.asks is not None and not given.pop("yes") and not _agreed(operation.question(given)):
                 note("Nothing is changed.")
                 return 1
             with calling(session) as call:
-                look(session, call, answer_of(operation, call, values_of(operation, call, given)))
-            return None
+                answer = answer_of(operation, call, values_of(operation, call, given))
+                look(session, call, answer)
+            return 0 if operation.succeeded(answer) else 1
 
         return Command(
             operation.name.rpartition(" ")[2],
@@ -184,11 +186,9 @@ def _cell(column: Column, item: Any) -> object:
     if isinstance(column, tuple):
         start, end = column
         return span(getattr(item, start), getattr(item, end))
-    if callable(column):
-        return column(item)
-    value = getattr(item, column)
-    if is_time(column):
-        return age(value)
+    if isinstance(column, str) and is_time(column):
+        return age(getattr(item, column))
+    value = column(item) if callable(column) else getattr(item, column)
     return compact(value) if isinstance(value, dict | list) else cast("object", value)
 
 
@@ -269,7 +269,7 @@ def _type(parameter: Parameter) -> click.ParamType[Any]:
     if parameter.type is int:
         return Number(int(about.least or 0), int(about.most or ID.max))
     if parameter.type is float:
-        return Amount(about.most) if about.most is not None else Amount()
+        return Amount(math.inf if about.most is None else about.most, zero=about.least == 0)
     return Text(about.shortest or 0, about.longest)
 
 

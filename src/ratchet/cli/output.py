@@ -16,12 +16,26 @@ if TYPE_CHECKING:
 
 def print_document(document: Any) -> None:
     """One JSON document, laid out for reading."""
-    print(json.dumps(document, indent=2, default=str))
+    print(_json(document, indent=2))
 
 
 def print_line(document: Any) -> None:
     """One JSON document on one line, at once: somebody may be waiting for it."""
-    print(json.dumps(document, separators=(",", ":"), default=str), flush=True)
+    print(_json(document, separators=(",", ":")), flush=True)
+
+
+def _json(document: Any, **form: Any) -> str:
+    """Letters of all scripts as they are; what would steer the terminal, or what it cannot show, as `\\u…`."""
+    text = json.dumps(document, ensure_ascii=False, default=str, **form)
+    if text.isascii():
+        return text
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(document, default=str, **form)
+    return "".join(
+        each if each.isascii() or each.isprintable() else json.dumps(each).strip('"') for each in text
+    )
 
 
 T = TypeVar("T")

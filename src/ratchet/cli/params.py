@@ -32,7 +32,9 @@ research_argument = click.argument(
     "wanted", metavar="RUN", help="The number or the name of a run; of several the newest."
 )
 source_argument = click.argument(
-    "source", metavar="FILE|WORKFLOW", help="A file of YAML or JSON, or the name of a saved workflow."
+    "source",
+    metavar="FILE|WORKFLOW",
+    help="A file of YAML or JSON, a saved workflow, or module:name in Python.",
 )
 tool_argument = click.argument(
     "tool",
@@ -47,6 +49,23 @@ detach_option = click.option(
 )
 
 
+protocol_argument = click.argument(
+    "wanted", metavar="PROTOCOL", help="Its number, or its name such as 0007-add-login."
+)
+step_argument = click.argument(
+    "wanted", metavar="STEP", help="Its number, or PROTOCOL/NN: the protocol and the place in it."
+)
+project_argument = click.argument("project", metavar="PROJECT", help="Its number or its name.")
+project_or_here_argument = click.argument(
+    "project", metavar="[PROJECT]", required=False, help="Its number or its name; else the repository here."
+)
+within_option = click.option(
+    "--project", metavar="PROJECT", help="The project it belongs to, where its name alone is not enough."
+)
+no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for CI.")
+ci_files_option = click.option(
+    "--ci-files", is_flag=True, help="Write CI scripts and a CI file where the repository lacks them."
+)
 from_file_option = click.option(
     "--from-file", "file", metavar="FILE", help="Read the text from this file; - is the standard input."
 )
@@ -108,21 +127,23 @@ class Number(click.ParamType[int]):
 
 
 class Amount(click.ParamType[float]):
-    """A number above nothing, up to `max`."""
+    """A number above nothing, or from nothing on, up to `max`."""
 
     name = "n"
 
-    def __init__(self, max: float = math.inf) -> None:
+    def __init__(self, max: float = math.inf, *, zero: bool = False) -> None:
         self.max = max
+        self.zero = zero
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(str(value))
         except ValueError:
             self.fail(f"{str(value)!r} is not a number.", param, ctx)
-        if not (0 < number <= self.max and math.isfinite(number)):
+        if not ((number > 0 or (self.zero and number == 0)) and number <= self.max and math.isfinite(number)):
+            start = "from 0" if self.zero else "above 0"
             end = "" if self.max == math.inf else f" up to {self.max:g}"
-            self.fail(f"{value} is not a number above 0{end}.", param, ctx)
+            self.fail(f"{value} is not a number {start}{end}.", param, ctx)
         return number
 
 

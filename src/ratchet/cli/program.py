@@ -14,7 +14,7 @@ import click
 
 from ratchet import __version__
 from ratchet.cli.catalogue import CATALOGUE
-from ratchet.cli.group import LazyGroup
+from ratchet.cli.command import LazyGroup
 from ratchet.cli.session import CliSession
 
 # What opening a ledger, asking for the token and looking at an engine leave behind.
@@ -92,12 +92,24 @@ def main() -> NoReturn:
         from ratchet.cli.completing import answer
 
         sys.exit(answer(root, program=NAME, variable=COMPLETION_VARIABLE))
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Do what `arguments` say; the exit code. Whatever goes wrong is told on stderr, never raised."""
-    session = CliSession()
+def _open_closed_streams() -> None:
+    """Have nothing read from and written to what the caller has closed, as with `>&-`: else the next file that is
+    opened, such as the ledger, would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def run(arguments: Sequence[str], session: CliSession | None = None) -> int:
+    """Do what `arguments` say; the exit code. Whatever goes wrong is told on stderr, never raised.
+
+    A `session` says what holds beside them, such as the home.
+    """
+    session = CliSession() if session is None else session
     _print_anything()
     try:
         code = _call(arguments, session)

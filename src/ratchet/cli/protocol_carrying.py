@@ -18,13 +18,14 @@ from ratchet.cli.command import Command, command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground
 from ratchet.cli.operation import CliCall, parameters_of, values_of
 from ratchet.cli.output import confirm, note, show_page
-from ratchet.cli.protocol_choice import detach_option, no_wait_option
+from ratchet.cli.params import detach_option, no_wait_option
 from ratchet.cli.protocol_pages import print_overview
 from ratchet.cli.words import lines, one_line
 from ratchet.engines import Failure
 from ratchet.forges import ForgeError
 from ratchet.kernel import Conflict, Missing, RunStatus
 from ratchet.ledger import Event, Ledger
+from ratchet.ledger.events import last_id
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.runs import get_run, list_steps
@@ -256,14 +257,16 @@ def carry_protocol(
     *,
     done: Callable[[Overview], bool] = is_done,
     wait: bool = True,
+    after: int | None = None,
 ) -> int:
     """Work until it stops, tell what it has come to, and the exit code: 0 only if it is `done`.
 
-    With `wait` the forge is asked for checks that a step waits for.
+    With `wait` the forge is asked for checks that a step waits for. What happened since the event `after` is told as
+    well: a worker may have begun already.
     """
     waiting = _Waiting(here, run_id, wanted=wait, quiet=session.json)
     with progress(here.ledger, run_id, what, quiet=session.json) as hear:
-        here.carry_jobs(run_id, hear, quiet=session.json, wait=waiting)
+        here.carry_jobs(run_id, hear, quiet=session.json, wait=waiting, after=after)
     with here.ledger.read() as tx:
         found = overview(tx, run_id)
         last = list_sessions(tx, run_id=run_id, limit=1)
@@ -305,12 +308,20 @@ def carried(
                     protocol = get_protocol(tx, number if step is None else step.run_id)
                 if check is not None:
                     here.check(partial(check, here.runtime, number), detach=detach)
+                with here.ledger.read() as tx:
+                    before = last_id(tx.connection)
                 said, finished = _said(step, act(call, **values), done)
                 if said and not session.json and not (step and detach):
                     note(f"{said}.")
                 if not detach:
                     return carry_protocol(
-                        session, here, protocol.run_id, protocol.name, done=finished, wait=not no_wait
+                        session,
+                        here,
+                        protocol.run_id,
+                        protocol.name,
+                        done=finished,
+                        wait=not no_wait,
+                        after=before,
                     )
                 with here.ledger.read() as tx:
                     document = (

@@ -116,7 +116,8 @@ def act(stage: DemoStage) -> Shown:
 
 
 async def _live(stage: DemoStage, name: str) -> _Life:
-    async with reached(stage.runtime, stage.loaded) as base:
+    async with reached(stage.runtime, stage.loaded) as host:
+        base = host.url
         made = await asyncio.to_thread(_asked, stage, name, "create")
         always = address(base, name, Role.RUNNER)
         known = await asyncio.to_thread(_versions, stage, name)

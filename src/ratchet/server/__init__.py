@@ -1,1 +1,1 @@
-"""The HTTP face: the API (`app`), and `serving`, which runs it beside a worker in one process."""
+"""The HTTP face: the API (`app`), the process that answers (`serving`), and what keeps it running (`supervisor`)."""

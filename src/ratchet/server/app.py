@@ -11,7 +11,10 @@ from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute
 
 from ratchet import __version__
+from ratchet.agents.access import OPERATIONS as ACCESS_OPERATIONS
+from ratchet.agents.judge_operations import OPERATIONS as JUDGE_OPERATIONS
 from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
+from ratchet.agents.production_operations import OPERATIONS as PRODUCTION_OPERATIONS
 from ratchet.config import Loaded
 from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
 from ratchet.runtime import Runtime
@@ -38,6 +41,7 @@ from ratchet.server.service import Service
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
 from ratchet.workflows.schedules import OPERATIONS as SCHEDULE_OPERATIONS
+from ratchet.workflows.triggers import OPERATIONS as TRIGGER_OPERATIONS
 
 _OPEN = (health.router, webhooks.router)
 _GUARDED = (
@@ -47,7 +51,7 @@ _GUARDED = (
     protocols.specs,
     router_of("runs", runs.OPERATIONS),
     attempts.router,
-    router_of("agents", AGENT_OPERATIONS),
+    router_of("agents", (*AGENT_OPERATIONS, *JUDGE_OPERATIONS, *PRODUCTION_OPERATIONS, *ACCESS_OPERATIONS)),
     research.router,
     workflows.router,
     router_of("tools", (*TOOL_OPERATIONS, *tool_operations.OPERATIONS)),
@@ -57,6 +61,7 @@ _GUARDED = (
     queues.router,
     router_of("jobs", jobs.JOB_OPERATIONS),
     router_of("schedules", (*SCHEDULE_OPERATIONS, *schedules.OPERATIONS)),
+    router_of("triggers", TRIGGER_OPERATIONS),
     router_of("processes", jobs.PROCESS_OPERATIONS),
 )
 
@@ -64,7 +69,7 @@ _GUARDED = (
 def create_app(
     runtime: Runtime, loaded: Loaded, token: str, *, process_id: str | None = None, face: str = "api"
 ) -> FastAPI:
-    """The API on `runtime`. `process_id` is that of the worker beside it; without one it is not ready.
+    """The API on `runtime`. `process_id` is that of this process in the ledger, if it is registered.
 
     `face` is what the ledger calls those who ask.
     """

@@ -9,6 +9,7 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ratchet.agents.access import holder_of, looks_like_key
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger
 from ratchet.ledger.projects import project_of_token
@@ -28,6 +29,8 @@ OPEN = frozenset(
         "/webhooks/gitlab",
     }
 )
+# Each request below it is signed with the secret of its trigger.
+_SIGNED = "/webhooks/triggers/"
 _LONGEST_TOKEN = 4096 * 4
 
 # Describes the scheme in OpenAPI; `Authorisation` is what enforces it.
@@ -55,7 +58,11 @@ class Authorisation:
             await self._app(scope, receive, send)
             return
         try:
-            caller = NOBODY if scope["path"] in OPEN else await self._caller(Headers(scope=scope))
+            caller = (
+                NOBODY
+                if scope["path"] in OPEN or scope["path"].startswith(_SIGNED)
+                else await self._caller(Headers(scope=scope))
+            )
         except LedgerError as error:
             await answer_for(scope, error)(scope, receive, send)
             return
@@ -81,6 +88,10 @@ class Authorisation:
         if hmac.compare_digest(token, self._token):
             shown = headers.get(HEADER)
             return Caller(shown=None if shown is None else hash_of(shown.encode("latin-1")))
+        text = token.decode("latin-1")
+        if looks_like_key(text):
+            holder = await run_in_threadpool(holder_of, self._ledger, text)
+            return None if holder is None else Caller(key=holder)
         project_id = await run_in_threadpool(self._project, hash_of(token))
         return None if project_id is None else Caller(project_id=project_id)
 

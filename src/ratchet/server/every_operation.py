@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ratchet.agents.access import OPERATIONS as ACCESS_OPERATIONS
+from ratchet.agents.judge_operations import OPERATIONS as JUDGE_OPERATIONS
 from ratchet.agents.operations import OPERATIONS as AGENT_OPERATIONS
+from ratchet.agents.production_operations import OPERATIONS as PRODUCTION_OPERATIONS
 from ratchet.operations import Operation
 from ratchet.projects.operations import OPERATIONS as PROJECT_OPERATIONS
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
@@ -20,6 +23,7 @@ from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
 from ratchet.workflows.operations import OPERATIONS as WORKFLOW_OPERATIONS
 from ratchet.workflows.schedules import OPERATIONS as SCHEDULE_OPERATIONS
+from ratchet.workflows.triggers import OPERATIONS as TRIGGER_OPERATIONS
 
 EVERY: tuple[Operation[..., Any], ...] = (
     *runs.OPERATIONS,
@@ -38,7 +42,11 @@ EVERY: tuple[Operation[..., Any], ...] = (
     *SPEC_OPERATIONS,
     *RESEARCH_OPERATIONS,
     *AGENT_OPERATIONS,
+    *JUDGE_OPERATIONS,
+    *PRODUCTION_OPERATIONS,
+    *ACCESS_OPERATIONS,
     *WORKFLOW_OPERATIONS,
     *TOOL_OPERATIONS,
     *tool_operations.OPERATIONS,
+    *TRIGGER_OPERATIONS,
 )

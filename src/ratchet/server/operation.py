@@ -33,7 +33,7 @@ from ratchet.server.fields import (
     without_nul,
 )
 from ratchet.server.problems import documented
-from ratchet.server.project_scope import KINDS, enter
+from ratchet.server.project_scope import KINDS, check_names, enter
 from ratchet.server.service import Access, Api
 
 _NO_CONTENT = 204
@@ -177,6 +177,7 @@ def _sent(operation: Operation[..., Any], api: Access, body: Any) -> dict[str, A
     if not isinstance(body, Body):
         return {name: body for name, each in operation.parameters.items() if each.about.whole}
     sent = {name: getattr(body, name) for name in body.model_fields_set}
+    check_names(api, operation, sent)
     numbers = {KINDS[name]: number for name, number in sent.items() if name in KINDS and number is not None}
     if numbers:
         with api.read() as tx:
@@ -219,7 +220,7 @@ def form_hints(operation: Operation[..., Any]) -> Iterator[tuple[str, Any, Any]]
             yield each.name, path_hint(each), _EMPTY
             if each.about.within is not None:
                 yield each.about.within, within_hint(each), None
-        elif each.type in (str, int, bool) or each.choices:
+        elif each.type in (str, int, float, bool) or each.choices:
             yield each.name, Annotated[_checked(each), Form(**_outer_bounds(each))], each.default
 
 

@@ -18,6 +18,7 @@ from ratchet.ledger.attention import (
     steps_awaiting_review,
 )
 from ratchet.ledger.events import latest
+from ratchet.ledger.production import open_drift, splits_that_ask
 from ratchet.ledger.projects import projects_of_runs
 from ratchet.ledger.questions import ApprovalStatus, list_approvals
 from ratchet.ledger.research import get_standing, list_specialists
@@ -33,7 +34,10 @@ STANDING = (RunStatus.PAUSED, RunStatus.BLOCKED)
 _SHOWN = 200
 # What people want to hear of; what sessions say and servers do meanwhile would drown it.
 _OF_RUNS = ("created", "completed", "failed", "blocked", "cancelled", "paused")
-_OF_AGENTS = ("created", "failed", "feedback", "promoted", "rolled_back", "quarantined", "crashed", "deleted")
+_OF_AGENTS = (
+    *("created", "failed", "feedback", "promoted", "rolled_back", "quarantined", "crashed", "deleted"),
+    *("incident", "traffic", "held"),
+)
 _OF_TOOLS = ("promoted", "refused", "rolled_back")
 _TOLD = (
     *("approval.*", "project.*", "budget.*", "setup_*"),
@@ -156,6 +160,7 @@ def needed(api: Access, tx: Transaction) -> list[Need]:
         *map(_blocked, blocked),
         *_exhausted(api, tx, [*standing, *moving]),
         *_quarantined(tx),
+        *_production(tx),
         *_workers(api, tx),
         *_reviews(tx, [*standing, *moving]),
         *(_paused(run) for run in standing if run.status is RunStatus.PAUSED and run.id not in explained),
@@ -189,13 +194,14 @@ def _approvals(api: Access, tx: Transaction) -> Iterator[Need]:
             yield Need(
                 "approval",
                 each.question,
-                f"{each.subject} waits for a yes or a no",
-                "look at it, then approve or refuse",
+                f"{each.subject} waits for {'an answer' if each.answer_schema else 'a yes or a no'}",
+                "answer it" if each.answer_schema else "look at it, then approve or refuse",
                 f"ratchet approval show {each.id}",
                 "/" if each.run_id is None else f"/runs/{each.run_id}",
                 at=each.created_at,
                 run_id=each.run_id,
-                approval_id=each.id,
+                # One that asks for more than yes or no is answered on the page of its run.
+                approval_id=None if each.answer_schema else each.id,
             )
 
 
@@ -281,6 +287,29 @@ def _quarantined(tx: Transaction) -> Iterator[Need]:
             "look at its log, then roll back or give feedback",
             f"ratchet agent rollback {each.agent}",
             f"/agents/{each.agent}",
+        )
+
+
+def _production(tx: Transaction) -> Iterator[Need]:
+    for name, split in splits_that_ask(tx, limit=_MOST):
+        yield Need(
+            "traffic",
+            f"agent {name}: its traffic was split, and nothing is clear",
+            split.reason or "",
+            "promote that version, or leave the current one",
+            f"ratchet agent promote {name} {split.candidate[:12]}",
+            f"/agents/{name}/production",
+            at=split.ended_at,
+        )
+    for name, incident in open_drift(tx, limit=_MOST):
+        yield Need(
+            "drift",
+            f"agent {name} does not answer an eval any more",
+            incident.message[:500],
+            "have it fixed, or roll back",
+            f"ratchet agent propose {name} {incident.id}",
+            f"/agents/{name}/production",
+            at=incident.last_at,
         )
 
 

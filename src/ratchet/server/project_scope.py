@@ -6,16 +6,21 @@ and the caller must be allowed to use that project before the endpoint is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any
 
 from fastapi import Header, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import TypeAdapter, ValidationError
 
+from ratchet.agents.access import KeyHolder, KeyScope
+from ratchet.agents.contract import Role
+from ratchet.engines.registry import names_address
 from ratchet.kernel import NotFound
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Kind, Owner, owner_of
+from ratchet.operations import Operation
 from ratchet.server.every_operation import EVERY
 from ratchet.server.fields import MAX_ID
 from ratchet.server.service import HEADER, Access, Api, Forbidden
@@ -46,6 +51,14 @@ ALLOWED = frozenset(
         *((each.method, each.path) for each in EVERY if each.project_too),
     ]
 )
+_AGENT, _CALL = "/agents/{name}", ("POST", "/agents/{name}/call")
+# What the key of an agent opens without the scope `admin`.
+_OF_KEYS = {
+    ("GET", "/agents/{name}"): KeyScope.CALL,
+    ("GET", "/agents/{name}/tools"): KeyScope.CALL,
+    _CALL: KeyScope.CALL,
+    ("POST", "/agents/{name}/feedback"): KeyScope.FEEDBACK,
+}
 # Only for the description: what counts is read with the bearer token.
 ProjectToken = Annotated[
     str | None, Header(alias=HEADER, description="the token of the project that this is about, if it has one")
@@ -59,7 +72,9 @@ _BY_RUN = frozenset({"/queues/jobs", "/approvals"})
 async def guard(request: Request, api: Api, _: ProjectToken = None) -> None:
     """Let a request pass, or raise `Forbidden`, `ProjectTokenNeeded` or `NotFound`."""
     path = request.scope["route"].path
-    if not api.caller.is_operator:
+    if api.caller.key is not None:
+        await _check_key(request, api.caller.key, path)
+    elif not api.caller.is_operator:
         if (request.method, path) not in ALLOWED:
             raise Forbidden(
                 f"the token of a project does not open {request.method} {path}",
@@ -70,6 +85,26 @@ async def guard(request: Request, api: Api, _: ProjectToken = None) -> None:
     named = list(_named(request))
     if named:
         await run_in_threadpool(_check, api, named)
+
+
+async def _check_key(request: Request, key: KeyHolder, path: str) -> None:
+    """A key opens what is below the address of its agent, as far as its scopes go."""
+    scope = _OF_KEYS.get((request.method, path), KeyScope.ADMIN)
+    if (request.method, path) == _CALL and await _names_tuner(request):
+        scope = KeyScope.FEEDBACK
+    if not path.startswith(_AGENT) or not key.may(str(request.path_params.get("name")), scope):
+        raise Forbidden(
+            f"this key of agent {key.agent} does not open {request.method} {path}",
+            hint="ask with the server's token, or with a key of this agent that has the scope",
+        )
+
+
+async def _names_tuner(request: Request) -> bool:
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("server") == Role.TUNER
 
 
 def _named(request: Request) -> Iterator[tuple[Kind, str]]:
@@ -95,6 +130,26 @@ def enter(api: Access, tx: Transaction, kind: Kind, number: int) -> None:
     owner = owner_of(tx, kind, number)
     if owner is not None:
         api.caller.enter(tx, owner)
+
+
+def check_names(api: Access, operation: Operation[..., Any], sent: Mapping[str, Any]) -> None:
+    """Have one who holds only a project's token name engines and models by their names, and places of the project.
+
+    The operator may name any. Raises `Forbidden`, before anything is opened.
+    """
+    if api.caller.is_operator:
+        return
+    for name, value in sent.items():
+        about = operation.parameters[name].about
+        if (about.engine and names_address(value)) or (about.place and _leads_out(str(value))):
+            raise Forbidden(
+                f"with the token of a project, {name} names no address and no file outside of the project",
+                hint="name an engine or a model by its name, and a path from the project's clone on",
+            )
+
+
+def _leads_out(path: str) -> bool:
+    return "://" in path or path.startswith(("/", "~")) or ".." in PurePosixPath(path).parts
 
 
 def _owner(tx: Transaction, kind: Kind, text: str) -> Owner | None:

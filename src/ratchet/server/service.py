@@ -20,6 +20,7 @@ from ratchet.ledger.projects import Owner, project_of_token, tokens_of
 from ratchet.runtime import Runtime
 
 if TYPE_CHECKING:
+    from ratchet.agents.access import KeyHolder
     from ratchet.agents.host import Host
 
 
@@ -40,19 +41,21 @@ class Forbidden(RatchetError):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The operator, who holds the server's token, or somebody who holds only the token of one project.
+    """The operator, who holds the server's token, or somebody who holds only the token of one project or the `key` of
+    one agent.
 
     `shown` is the hash of the project's token that the operator sends along. `opened` are those that somebody has shown
     before, one after the other: they open their projects and close no other.
     """
 
     project_id: int | None = None
+    key: KeyHolder | None = None
     shown: str | None = None
     opened: frozenset[str] = frozenset()
 
     @property
     def is_operator(self) -> bool:
-        return self.project_id is None
+        return self.project_id is None and self.key is None
 
     @property
     def tokens(self) -> frozenset[str]:
@@ -100,7 +103,7 @@ def hash_of(token: bytes) -> str:
 
 @dataclass(slots=True)
 class Service:
-    """The runtime behind the API. `process_id` is the worker of this process, and `host` serves agents, if it has them.
+    """The runtime behind the API. `process_id` is this process in the ledger, and `host` serves agents, if it has them.
 
     The host comes later than the rest: it needs the event loop. `kept` is what calls leave for the next ones.
     """
@@ -132,7 +135,9 @@ class Access:
         """Who did what this request does, for the record."""
         return (
             self.face
-            if self.caller.project_id is None
+            if self.caller.is_operator
+            else f"{self.face} of agent {self.caller.key.agent}"
+            if self.caller.key is not None
             else f"{self.face} of project {self.caller.project_id}"
         )
 

@@ -1,14 +1,13 @@
-"""`ratchet serve`: the API with the console, a worker and the host of agents in one process."""
+"""The process of `ratchet serve` that answers: the API with the console, and the host of agents."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
@@ -16,16 +15,17 @@ from fastapi import FastAPI
 
 from ratchet.agents.host import hosting
 from ratchet.config import Loaded
-from ratchet.config.load import ports_to_try
+from ratchet.observe import tracing
 from ratchet.observe.logs import logger
-from ratchet.runtime import Kinds, Worker, open_ledger, open_runtime
+from ratchet.runtime import Kinds, open_ledger, open_runtime
 from ratchet.runtime.addresses import ServerAddress, announced
-from ratchet.runtime.signals import StopSignals
+from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.server.app import create_app
 from ratchet.server.connection import BoundedConnection
-from ratchet.server.port import listen, url_of
+from ratchet.server.port import url_of
 from ratchet.server.service import Service
-from ratchet.server.token import find_token
+from ratchet.server.supervisor import Life, Serving
+from ratchet.server.token import Token
 
 _log = logger(__name__)
 # Connections that are accepted at a time, before any of them can make room.
@@ -38,58 +38,46 @@ _GRACE_SECONDS = 3
 _LAST_SECONDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """Where the API and the agents answer, and the file with its token; no file when the token was configured.
-
-    `link` lets a person into the console, and is as secret as the token.
-    """
-
-    url: str
-    agents_url: str | None
-    token_path: Path | None
-    process_id: str
-    link: str = field(repr=False)
-
-
-def serve(
+def answer(
     loaded: Loaded,
+    bound: socket.socket,
+    token: Token,
+    life: Life,
     *,
-    host: str | None = None,
-    port: int | None = None,
+    any_port: bool,
     ready: Callable[[Serving], None] | None = None,
     kinds: Kinds | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then drain: finish jobs and requests, end streams. Returns the exit code.
+    """Answer requests on `bound` until SIGTERM; SIGUSR1 announces it. Returns the exit code.
 
-    `host` and `port` default to the settings. `ready` is called once requests are answered. Call it in the main thread.
-    A port that nobody asked for and that is taken gives way to a free one, also that of the agents; with a `port`, that
-    of the agents does so even if it is configured, as it is for a server beside another. Raises
-    `ConfigError` rather than listen where strangers could come in without a token that somebody chose, and `Conflict`
-    for a port that was asked for and is taken.
+    `ready` is called once, in the first life, when the worker beside it has begun as well.
     """
-    token = find_token(loaded)
-    ports = ports_to_try(loaded, "server.port") if port is None else (port,)
+    tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
     with (
-        StopSignals() as signals,
-        listen(host or loaded.settings.server.host, *ports, token_configured=token.configured) as bound,
         open_ledger(loaded) as ledger,
         announced(loaded.home, ServerAddress(*bound.getsockname()[:2])),
     ):
         runtime = open_runtime(loaded, ledger, kinds)
-        worker = Worker(runtime, role="server")
-        app = create_app(runtime, loaded, token.value, process_id=worker.process_id)
+        runtime.works_here = True
+        heartbeat = Heartbeat(runtime, "server", 0, running=lambda: (), lost=lambda: None)
+        app = create_app(runtime, loaded, token.value, process_id=heartbeat.process_id)
         url = url_of(bound)
         service: Service = app.state.service
 
-        def started() -> None:
-            _log.info("serving", url=url)
+        async def started() -> None:
             agents = None if service.host is None else service.host.url
-            if ready is not None:
-                ready(Serving(url, agents, token.path, worker.process_id, token.link(url)))
+            _log.info("serving", url=url)
+            life.begun((agents and urlsplit(agents).port) or 0)
+            if life.number == 1 and ready is not None:
+                await _readable(life.beside)
+                ready(Serving(url, agents, token.path, heartbeat.process_id, token.link(url)))
 
-        worker.start()
-        asyncio.run(_serve(app, token.value, bound, worker, signals, started, any_port=port is not None))
+        heartbeat.start()
+        try:
+            asyncio.run(_serve(app, token.value, bound, started, any_port=any_port, port_before=life.before))
+        finally:
+            heartbeat.stop()
+    tracing.shutdown()
     return 0
 
 
@@ -97,41 +85,45 @@ async def _serve(
     app: FastAPI,
     token: str,
     bound: socket.socket,
-    worker: Worker,
-    signals: StopSignals,
-    started: Callable[[], None],
+    started: Callable[[], Awaitable[None]],
     *,
     any_port: bool,
+    port_before: int | None,
 ) -> None:
     service: Service = app.state.service
     current_default_thread_limiter().total_tokens = _THREADS
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
-    signals.when_asked(partial(loop.call_soon_threadsafe, asked.set))
-    async with AsyncExitStack() as stack:
-        try:
-            agents = hosting(service.runtime, service.loaded, api_token=token, any_port=any_port)
-            service.host = await stack.enter_async_context(agents)
-        except BaseException:
-            await asyncio.to_thread(worker.stop)
-            raise
+    loop.add_signal_handler(signal.SIGUSR1, service.stop)
+    loop.add_signal_handler(signal.SIGTERM, asked.set)
+    agents = hosting(
+        service.runtime, service.loaded, api_token=token, any_port=any_port, port_before=port_before
+    )
+    async with agents as service.host:
         http = _Http(app, started)
         answering = asyncio.create_task(http.serve(sockets=[bound]))
         waiting = asyncio.create_task(asked.wait())
         # It ends by itself only if it could not begin.
         await asyncio.wait({answering, waiting}, return_when=asyncio.FIRST_COMPLETED)
         service.stop()
-        # Requests are answered meanwhile, also by agents: those who watch a job can see it finish.
-        await asyncio.to_thread(worker.stop)
         http.should_exit = True
         waiting.cancel()
         await answering
 
 
+async def _readable(descriptor: int) -> None:
+    """Wait until there is something to read, and leave it there."""
+    there = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, there.set)
+    await there.wait()
+    loop.remove_reader(descriptor)
+
+
 class _Http(uvicorn.Server):
     """uvicorn, which leaves signals to us and tells when it answers."""
 
-    def __init__(self, app: FastAPI, started: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, started: Callable[[], Awaitable[None]]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -151,7 +143,7 @@ class _Http(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._started()
+        await self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         hanging_up = asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._hang_up)

@@ -12,8 +12,13 @@ from playwright.sync_api import expect
 from ratchet.agentkit import StateStore
 from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
+from ratchet.kernel import Outcome, Verdict
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import AgentRow, get_agent, quarantine_version
+from ratchet.ledger.evals import add_calls
+from ratchet.ledger.production import count_calls, note_incident
+from ratchet.ledger.questions import get_approval, request_approval
+from ratchet.ledger.runs import close_attempt, create_run, find_or_create_step, open_attempt
 from ratchet.runtime import Runtime
 from tests.agents.host.homes import Home
 from tests.agents.made_up import NAME, current, make_two_versions, make_version
@@ -68,6 +73,68 @@ def test_versions_are_a_graph_and_can_be_chosen_as_far_as_they_are_sound(
         "0.0.1": ("quarantined", False),
     }
     assert "<script>alert" not in visitor_client.get(PAGE).text
+
+
+def test_a_check_that_failed_is_not_shown_as_passed(
+    visitor_client: TestClient, ledger: Ledger, home: Path, greeter: AgentRow
+) -> None:
+    """Also in records of versions that were promoted although the tests of the version before failed."""
+    checks = {"tests": {"outcome": "passed", "seconds": 1.0}, "base_tests": {"passed": False, "failures": 2}}
+    with ledger.write() as tx:
+        run_id = create_run(tx, "agent", NAME, spec={"action": "feedback", "agent": NAME})
+        step, _ = find_or_create_step(tx, run_id, "change", {})
+        attempt = open_attempt(tx, step, process_id="test")
+        report = ledger.artifacts.put(
+            tx, json.dumps({"checks": checks}).encode(), name="version.json", run_id=run_id
+        )
+        verdict = Verdict(Outcome.PASSED, "passed tests", "version", "0" * 64, report=report.sha256)
+        close_attempt(tx, attempt, Outcome.PASSED, "passed", verdict)
+    make_version(ledger, home, NAME, "0.1.1", parent=str(greeter.current), run_id=run_id)
+    shown = visitor_client.get(f"{PAGE}?format=json").json()["checks"]["checks"]
+    assert {each["check"]: each["outcome"] for each in shown} == {"tests": "passed", "base_tests": "failed"}
+
+
+def test_a_change_that_waits_is_decided_on_a_page_with_diff_judges_and_cost(
+    visitor_client: TestClient, ledger: Ledger, greeter: AgentRow
+) -> None:
+    data = {"agent": NAME, "findings": [HOSTILE], "diff": "-old\n+new\n", "cost": {"input_tokens": 7}}
+    with ledger.write() as tx:
+        run_id = create_run(tx, "agent", NAME, spec={"action": "feedback", "agent": NAME})
+        asked = request_approval(tx, "once", subject="s", question="count is gone", data=data, run_id=run_id)
+    page = f"{PAGE}/approvals/{asked.id}"
+    assert f"/approvals/{asked.id}" in visitor_client.get(PAGE).text
+    twin = visitor_client.get(f"{page}?format=json").json()
+    assert (twin["diff"], twin["cost"], twin["why_not"]) == ("-old\n+new\n", "7 tokens, $0.0000", None)
+    assert "<script>alert" not in visitor_client.get(page).text
+    assert visitor_client.get(f"/console/agents/nobody/approvals/{asked.id}").status_code == 404
+    assert send(visitor_client, f"{page}/actions/refuse").status_code == 303
+    with ledger.read() as tx:
+        assert get_approval(tx, asked.id).status == "refused"
+    assert visitor_client.get(f"{page}?format=json").json()["why_not"] == "it is refused"
+
+
+def test_evals_are_added_made_of_calls_and_removed(
+    visitor_client: TestClient, ledger: Ledger, greeter: AgentRow
+) -> None:
+    call = {
+        "commit": "c" * 40,
+        "server": "runner",
+        "tool": "greet",
+        "arguments": {"who": HOSTILE},
+        "outcome": "ok",
+    }
+    call |= {"result": {"text": "hi", "failed": False}, "milliseconds": 3, "is_whole": True, "created_at": 1}
+    with ledger.write() as tx:
+        add_calls(tx, [{**call, "agent_id": greeter.id}])
+    evals = f"{PAGE}/evals"
+    given = {"tool": "greet", "arguments": '{"who": "Ada"}', "expect": '{"contains": "Ada"}'}
+    assert send(visitor_client, f"{evals}/actions/add", **given).status_code == 303
+    assert send(visitor_client, f"{PAGE}/calls/1/actions/eval").status_code == 303
+    found = visitor_client.get(f"{evals}?format=json").json()["evals"]
+    assert [each["expect"] for each in found] == [{"contains": "Ada"}, {"equals": "hi"}]
+    assert "<script>alert" not in visitor_client.get(evals).text
+    assert send(visitor_client, f"{evals}/1/actions/remove").status_code == 303
+    assert [each["id"] for each in visitor_client.get(f"{evals}?format=json").json()["evals"]] == [2]
 
 
 def test_the_address_is_moved_pinned_and_let_go_by_forms(
@@ -161,3 +228,25 @@ def test_the_other_places_of_an_agent_can_be_used_by_everybody(visitor: Visitor,
         page.get_by_role("navigation", name=f"Of {NAME}").get_by_role("link", name=tab).click()
         expect(page.get_by_role("heading", level=1)).to_have_text(heading)
         visitor.check()
+
+
+def test_production_shows_calls_and_incidents_and_what_can_be_done_about_them(
+    visitor_client: TestClient, ledger: Ledger, greeter: AgentRow
+) -> None:
+    found = {"kind": "failed", "server": "runner", "tool": "greet", "message": HOSTILE, "expect": None}
+    found |= {"arguments": {"who": HOSTILE}, "is_whole": True}
+    with ledger.write() as tx:
+        current = get_agent(tx, NAME).current
+        assert current is not None
+        called = {"commit": current, "server": "runner", "tool": "greet", "milliseconds": 12}
+        count_calls(tx, greeter.id, [{**called, "outcome": each} for each in ("ok", "failed", "error")])
+        note_incident(tx, greeter, ["f" * 64, "e" * 64], at_commit=current, **found)
+    page = f"{PAGE}/production"
+    twin = visitor_client.get(f"{page}?format=json").json()
+    [version] = twin["production"]["versions"]
+    assert (version["calls"], version["failed"], version["errors"], version["p95_ms"]) == (3, 1, 1, 25)
+    assert "<script>alert" not in visitor_client.get(page).text
+    assert send(visitor_client, f"{PAGE}/incidents/1/actions/dismiss").status_code == 303
+    assert send(visitor_client, f"{PAGE}/actions/learn", mode="auto").status_code == 303
+    twin = visitor_client.get(f"{page}?format=json").json()
+    assert (twin["incidents"][0]["status"], twin["production"]["learning"]) == ("dismissed", "auto")

@@ -56,6 +56,16 @@ def test_an_empty_ledger_says_what_to_do_first(visitor: Visitor) -> None:
     visitor.check()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("width", [1060, 1200, 1280, 1600])
+def test_the_menu_stays_on_one_line(visitor: Visitor, width: int) -> None:
+    page = visitor.open()
+    page.set_viewport_size({"width": width, "height": 900})
+    links = page.locator("#places a")
+    tops = {box["y"] for each in links.all() if (box := each.bounding_box()) is not None}
+    assert len(tops) == 1
+
+
 def test_what_runs_is_shown_with_how_far_it_is(visitor_client: TestClient, ledger: Ledger) -> None:
     with ledger.write(actor="test") as tx:
         flow = moving(tx, "workflow", HOSTILE, spec={"workflow": {}}, simulated=True)

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
+from ratchet.ledger.runs import create_run
 from ratchet.ledger.tools import CallRow, get_tool, record_calls
 from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor
@@ -74,6 +75,31 @@ def test_costs_that_are_known_in_part_are_shown_as_that(
     assert "over $2.00" in page
     assert '<td class="number">$2.00</td>' in page
     assert '<td class="number">unknown</td>' in page
+
+
+def test_a_tool_that_fails_its_examples_is_shown_as_broken_until_it_passes_them(
+    visitor_client: TestClient, loaded: Loaded
+) -> None:
+    define(loaded, factor=3)
+    assert "broken" not in visitor_client.get(PAGE).text
+    send(visitor_client, f"{PAGE}/examples")
+    assert "It fails 1 of 1 examples." in visitor_client.get(PAGE).text
+    assert "It fails 1 of 1 examples." in visitor_client.get("/console/tools?type=python").text
+    define(loaded, more="")
+    assert "broken" not in visitor_client.get(PAGE).text
+
+
+def test_a_call_of_a_run_is_scored(visitor_client: TestClient, ledger: Ledger, double: str) -> None:
+    visitor_client.get(PAGE)
+    with ledger.write(actor="test") as tx:
+        run_id = create_run(tx, kind="workflow", name="twice")
+        tool = get_tool(tx, double)
+        record_calls(
+            tx, [CallRow(tool.id, tool.current_id or 0, True, 5.0, tx.now, run_id=run_id, step="twice")]
+        )
+    told = send(visitor_client, f"{PAGE}/actions/score", run_id=str(run_id), step="twice", score="0")
+    assert told.status_code in (200, 303), told.text
+    assert visitor_client.get(f"{PAGE}?format=json").json()["tool"]["stats"]["mean_score"] == 0
 
 
 def test_examples_are_run_as_tests(visitor_client: TestClient, loaded: Loaded) -> None:

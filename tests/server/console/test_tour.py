@@ -12,7 +12,7 @@ from tests.server.console.tour import PAGES, Tour
 from tests.server.console.visitor import Visitor
 
 # Pages that no link leads to after the demo; each has a test of its own.
-ELSEWHERE = {"/tools/{tool}/examples", "/workflows/{name:path}"}
+ELSEWHERE = {"/agents/{name}/approvals/{approval_id}", "/tools/{tool}/examples", "/workflows/{name:path}"}
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

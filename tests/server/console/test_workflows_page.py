@@ -174,6 +174,24 @@ def test_a_workflow_is_run_from_its_page_and_watched(visitor: Visitor, ledger: L
     assert page.get_by_role("button", name="Pause").is_disabled()
 
 
+def test_a_typed_answer_is_given_on_the_page(visitor_client: TestClient, ledger: Ledger, run_id: int) -> None:
+    with ledger.write(actor="test") as tx:
+        data = {"values": {}, "answer_schema": {"type": "integer", "minimum": 1}}
+        asked = request_approval(tx, "once", subject="s", question="How many?", data=data, run_id=run_id)
+    place = f"/console/workflows/runs/{run_id}"
+    page = visitor_client.get(place).text
+    assert f"{place}/approvals/{asked.id}/actions/answer" in page
+    assert "How many?" in page
+    assert f"{place}/approvals/{asked.id}/actions/approve" not in page
+
+    assert (
+        send(visitor_client, f"{place}/approvals/{asked.id}/actions/answer", answer="no").status_code == 422
+    )
+    assert send(visitor_client, f"{place}/approvals/{asked.id}/actions/answer", answer="7").status_code == 303
+    with ledger.read() as tx:
+        assert get_approval(tx, asked.id).answer == 7
+
+
 @pytest.mark.soak
 def test_what_waits_for_a_person_is_approved_on_the_page(
     visitor: Visitor, ledger: Ledger, run_id: int

@@ -35,10 +35,11 @@ def test_every_tool_that_is_listed_without_the_flag_answers_and_changes_nothing(
         "read_protocol_log",
         "read_part",
     }
-    # Nothing has run here: trials are only rows without commits, and no workflow has ended.
+    # Nothing has run here: trials and versions are only rows, without commits or judges, and no workflow has ended.
     assert {name: text for name, text in answers.items() if isinstance(text, str)} == {
         "read_trial_diff": "error: commit of trial 001 does not exist",
         "get_workflow_profile": "error: ended run of workflow counting does not exist",
+        "get_agent_certificate": "error: certificate of version 0.1.0 of greeter does not exist",
     }
     assert answers["get_leaderboard"]["items"][0]["hypothesis"] == "an idea that helps"
     assert answers["get_agent_version"]["version"] == "0.1.0"

@@ -1,4 +1,4 @@
-"""`ratchet agent show`, `versions`, `diff`, `tools`, `call`, `logs` and `state`; others are made from operations."""
+"""`ratchet agent show`, `versions`, `diff`, `tools`, `call`, `logs`, `state`, `export`; operations make the others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,12 +32,13 @@ from ratchet.cli.params import COUNT, ID, Amount, Number, agent_argument
 from ratchet.cli.progress import working
 from ratchet.cli.words import age, one_line
 from ratchet.kernel import Misuse
+from ratchet.ledger.agents import VersionStatus
 from ratchet.operations import Listing, Window, record
 
 if TYPE_CHECKING:
     from ratchet.agents.contract import ToolShape
     from ratchet.agents.operations import ServedAgent
-    from ratchet.agents.views import AgentRunAnswer, ListedVersion, VersionComparison
+    from ratchet.agents.views import AgentRunAnswer, ListedVersion, VersionComparison, WaitingChange
     from ratchet.cli.session import CliSession
 
 _SHORT = 12
@@ -62,21 +64,38 @@ def _fields(agent: ServedAgent) -> dict[str, object]:
     return {
         "agent": agent.name,
         "status": agent.status,
+        "trouble": "\n".join(agent.trouble) or None,
         "reason": agent.reason,
         "version": agent.version,
         "commit": agent.commit,
         "held": "pinned: new versions do not move the address" if agent.pinned else None,
         "simulated": agent.simulated or None,
+        "waits": "\n".join(_waiting(each, agent.name) for each in agent.waiting) or None,
         "summary": (current and current.summary) or None,
         "tools": ", ".join(current.tools if current else ()) or None,
         "runner": address.runner,
         "tuner": address.tuner,
-        "answers": "yes" if address.is_up else "nothing does; `ratchet serve` would",
+        "answers": _answers(agent),
         "engine": " ".join(filter(None, (agent.engine, agent.model))) or None,
         "directory": agent.directory,
         "made": age(agent.created_at),
         "description": agent.description,
     }
+
+
+def _answers(agent: ServedAgent) -> str:
+    if not agent.address.is_up:
+        return "nothing does; `ratchet serve` would"
+    if agent.current is not None and agent.current.status is VersionStatus.QUARANTINED:
+        return f"no; `ratchet agent promote {agent.name} {agent.version} --force` takes it out of quarantine"
+    return "not everything" if agent.trouble else "yes"
+
+
+def _waiting(change: WaitingChange, name: str) -> str:
+    return (
+        f"run {change.run} for your approval: {one_line(change.question)}; see `ratchet approval show"
+        f" {change.approval}`, then `ratchet agent approve {name}` or `refuse`"
+    )
 
 
 def _print_runs(runs: Sequence[AgentRunAnswer]) -> None:
@@ -392,3 +411,26 @@ def state(
             confirm(session, record(change), done)
         else:
             print_document(of_agents.state(access, name, version, at))
+
+
+@command(
+    examples=[
+        "ratchet agent export greeter ./greeter",
+        "ratchet agent export greeter /srv/greeter --version 0.1.0",
+    ]
+)
+@agent_argument
+@click.argument("directory", metavar="DIRECTORY", type=click.Path(path_type=Path), help="A new directory.")
+@_version_option
+def export(session: CliSession, name: str, directory: Path, version: str | None) -> None:
+    """Write an agent into a folder that runs without Ratchet.
+
+    It has the code of the version, the present state, the kit, requirements.txt, a Dockerfile, and a README that says
+    how it is started. Secrets are not in it.
+    """
+    from ratchet.agents.export import export_agent
+
+    with calling(session) as access:
+        made = export_agent(access, name, directory.absolute(), version)
+    done = f"{name} lies in {made}; {made / 'README.md'} says how it is started."
+    confirm(session, {"directory": str(made)}, done)

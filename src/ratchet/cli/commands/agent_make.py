@@ -1,4 +1,4 @@
-"""`ratchet agent create` and `feedback`"""
+"""`ratchet agent create`, `feedback` and `propose`"""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ratchet.agents import learning
 from ratchet.agents import operations as of_agents
+from ratchet.agents import production_operations as of_production
 from ratchet.agents.architect import (
     AgentRequest,
     check_creation,
@@ -15,6 +17,7 @@ from ratchet.agents.architect import (
     create_agent,
     send_feedback,
 )
+from ratchet.agents.checks.evals import arguments_of
 from ratchet.agents.contract import Severity
 from ratchet.agents.views import outcome
 from ratchet.cli.command import command
@@ -117,6 +120,43 @@ def feedback(
         return _carry(session, here, name, run_id, f"{name} takes feedback", detach=detach)
 
 
+@command(
+    examples=[
+        "ratchet agent propose greeter 3",
+        """ratchet agent propose greeter 3 --expect '{"contains": "hello"}'""",
+    ],
+    see=["agent incidents", "agent certificate"],
+)
+@agent_argument
+@taking(of_production.propose, "incident_id", "expect", "arguments", "engine", "model")
+@detach_option
+def propose(
+    session: CliSession,
+    /,
+    name: str,
+    incident_id: int,
+    expect: str | None,
+    arguments: str | None,
+    detach: bool,
+    **named: Any,
+) -> int | None:
+    """Have an incident fixed: a change that must answer its call, which becomes an eval.
+
+    The engine is told what went wrong, with the input. The new version is used only if it passes all that any change
+    must pass, and answers that call: without a failure, or as --expect says. Once it is promoted, the call is an eval
+    of the agent. Exits with 0 when something was decided, 1 when the change failed.
+    """
+    loaded = session.load()
+    given: dict[str, Any] = {
+        key: None if text is None else arguments_of(text)
+        for key, text in (("expect", expect), ("arguments", arguments))
+    }
+    with foreground(loaded) as here:
+        here.check(partial(check_feedback, here.runtime, name, "fix it", **named), detach=detach)
+        run_id = learning.propose(here.runtime, name, incident_id, actor="cli", **given, **named)
+        return _carry(session, here, name, run_id, f"fixing incident {incident_id}", detach=detach)
+
+
 def _carry(
     session: CliSession, here: Foreground, name: str, run_id: int, what: str, *, detach: bool
 ) -> int | None:
@@ -188,7 +228,11 @@ def _tell_why_not(name: str, document: AgentOutcome) -> None:
         print(lines(document.reason))
     if quarantine:
         note(f"What was made lies in {one_line(quarantine)}")
-    if document.status in ("paused", "blocked"):
+    if document.agent is not None and any(each.run == run for each in document.agent.waiting):
+        approval = next(each.approval for each in document.agent.waiting if each.run == run)
+        note(f"`ratchet approval show {approval}` shows the change.")
+        note(f"`ratchet agent approve {name}` makes it, `ratchet agent refuse {name}` does not.")
+    elif document.status in ("paused", "blocked"):
         note(f"`ratchet runs resume {run}` hands it to a worker, `ratchet runs cancel {run}` ends it.")
         note("`ratchet engine check` shows which engines could be used now, and how to fix the others.")
     elif document.action == "create":

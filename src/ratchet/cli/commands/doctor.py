@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,17 +17,41 @@ from ratchet.cli.session import CliSession
 from ratchet.cli.words import hanging
 from ratchet.doctor import ProbeCheck, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
 from ratchet.doctor.home import ledger
+from ratchet.kernel import Misuse
+
+if TYPE_CHECKING:
+    from ratchet.doctor.attack import AttackResult
+    from ratchet.doctor.security import Boundary
 
 
 @command(
-    examples=["ratchet doctor", "ratchet doctor --json | jq '.checks[] | select(.status != \"ok\")'"],
+    examples=[
+        "ratchet doctor",
+        "ratchet doctor --json | jq '.checks[] | select(.status != \"ok\")'",
+        "ratchet doctor --security",
+        "ratchet doctor --attack",
+    ],
     see=["engine check", "ledger check"],
 )
-def doctor(session: CliSession) -> int:
+@click.option("--security", is_flag=True, help="Show what is promised on this machine, and what is not.")
+@click.option("--attack", is_flag=True, help="Run hostile code in the sandbox of this machine instead.")
+def doctor(session: CliSession, security: bool, attack: bool) -> int:
     """Check this machine and the ledger, and say how to fix them.
 
     Nothing is made or changed. Exits with 1 if something failed; a warning is something Ratchet can do without.
+
+    With --security, each boundary between those who are trusted and those who are not is shown, with what holds it here
+    and what is not promised here.
+
+    With --attack, code that tries to get out, to take too much or to leave something behind is run as a node, as a
+    command and as an agent program, within half a minute. Exits with 1 if one of them got through.
     """
+    if security and attack:
+        raise Misuse("--security and --attack are two different answers", hint="give one of the two")
+    if attack:
+        return _attack(session)
+    if security:
+        return _security(session)
     loaded = session.load()
     with working("looking"):
         checks = run_all(
@@ -45,6 +71,59 @@ def doctor(session: CliSession) -> int:
         session, {"ok": not failed, "checks": [asdict(check) for check in checks]}, print_checks, checks
     )
     return 1 if failed else 0
+
+
+def _security(session: CliSession) -> int:
+    from ratchet.doctor.security import boundaries
+
+    found = boundaries(session.load())
+    show_page(session, {"boundaries": [asdict(each) for each in found]}, print_boundaries, found)
+    return 0
+
+
+def print_boundaries(found: Sequence[Boundary]) -> None:
+    from ratchet.doctor.security import EVERYWHERE
+
+    for each in found:
+        click.echo(click.style(each.name, bold=True))
+        for words in each.here:
+            click.echo(f"  holds         {hanging(words, 16)}")
+        for words in each.not_promised:
+            click.echo(f"  {click.style('not promised', fg='yellow')}  {hanging(words, 16)}")
+    click.echo(f"\n{hanging(EVERYWHERE, 0)}")
+
+
+def _attack(session: CliSession) -> int:
+    import asyncio
+
+    from ratchet.doctor.attack import attack_here
+
+    with working("attacking"):
+        results = asyncio.run(attack_here())
+    through = [each for each in results if not each.held]
+    show_page(
+        session,
+        {"ok": not through, "attacks": [asdict(each) for each in results]},
+        print_attacks,
+        results,
+        len(through),
+    )
+    return 1 if through else 0
+
+
+def print_attacks(results: Sequence[AttackResult], through: int) -> None:
+    from ratchet.cli.tables import print_table
+
+    columns: dict[str, Callable[[AttackResult], object]] = {
+        "attack": lambda each: each.attack,
+        "as": lambda each: each.runs_as,
+        "held": lambda each: "yes" if each.held else "NO",
+        "expected": lambda each: each.expected,
+        "happened": lambda each: each.happened,
+        "stopped by": lambda each: each.stopped_by,
+    }
+    print_table(results, columns)
+    click.echo(f"\n{len(results)} attacks, {len(results) - through} stopped, {through} got through")
 
 
 def print_checks(checks: list[ProbeCheck]) -> None:

@@ -12,12 +12,11 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.opening import existing_runtime
-from ratchet.cli.operation import CliCall, user_name
+from ratchet.cli.operation import CliCall, Text, user_name
 from ratchet.cli.output import confirm, note, print_document, show_page
-from ratchet.cli.params import read_secret_text
+from ratchet.cli.params import project_argument, project_or_here_argument, read_secret_text
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import tell_who_works
-from ratchet.cli.protocol_choice import by_option, project_argument, project_or_here_argument
 from ratchet.cli.words import as_json, lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import Project, get_project
@@ -138,7 +137,9 @@ def secrets(session: CliSession, project: str, setting: str | None, removing: st
     is_flag=True,
     help="Answer as recommended: this question, or all open ones if none is named.",
 )
-@by_option
+@click.option(
+    "--by", metavar="NAME", type=Text(1, 200), help="Who says so; the name of the user if not given."
+)
 def answer(
     session: CliSession, project: str, key: str | None, text: str | None, recommended: bool, by: str | None
 ) -> None:

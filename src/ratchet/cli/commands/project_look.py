@@ -8,8 +8,8 @@ from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.operation import CliCall, looking_like
 from ratchet.cli.output import note, print_document, show_list, show_page
+from ratchet.cli.params import project_argument
 from ratchet.cli.progress import working
-from ratchet.cli.protocol_choice import project_argument
 from ratchet.cli.protocol_pages import print_project, whole_project
 from ratchet.cli.session import CliSession
 from ratchet.cli.words import age, as_json, one_line

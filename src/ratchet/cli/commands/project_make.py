@@ -10,13 +10,13 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground, foreground
 from ratchet.cli.output import confirm, note, show_page
-from ratchet.cli.params import read_secret_text
+from ratchet.cli.params import ci_files_option, detach_option, project_argument, read_secret_text
 from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
-from ratchet.cli.protocol_choice import ci_files_option, detach_option, project_argument
 from ratchet.cli.protocol_pages import print_setup, whole_project
 from ratchet.cli.session import CliSession
 from ratchet.config import write_initial
 from ratchet.kernel import Conflict, Misuse, RunStatus
+from ratchet.ledger.events import last_id
 from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project, projects_at
 from ratchet.ledger.protocols import get_protocol
 from ratchet.ledger.runs import get_run
@@ -206,11 +206,12 @@ def import_codemachine(
             **wanted,
         )
         with here.ledger.write(actor="cli") as tx:
+            before = last_id(tx.connection)
             if running:
                 start_protocol(tx, here.runtime, run_id)
             made = get_protocol(tx, run_id)
         if running:
-            return carry_protocol(session, here, run_id, made.name)
+            return carry_protocol(session, here, run_id, made.name, after=before)
         told = (
             f"Protocol {run_id}, {made.name}, is imported; `ratchet protocol start {run_id}` carries it out."
         )

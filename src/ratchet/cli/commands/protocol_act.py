@@ -13,7 +13,7 @@ from ratchet.cli.command import command
 from ratchet.cli.foreground import Foreground, foreground
 from ratchet.cli.operation import CliCall
 from ratchet.cli.output import confirm, note
-from ratchet.cli.params import from_file_option, given_text
+from ratchet.cli.params import detach_option, from_file_option, given_text, no_wait_option
 from ratchet.cli.protocol_carrying import (
     carried,
     carry_protocol,
@@ -22,12 +22,12 @@ from ratchet.cli.protocol_carrying import (
     require_set_up,
     set_up,
 )
-from ratchet.cli.protocol_choice import detach_option, no_wait_option
 from ratchet.cli.words import one_line
 from ratchet.config import write_initial
 from ratchet.config.workflow_settings import REVIEWER_POLICIES
 from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import Conflict, Misuse, RunStatus
+from ratchet.ledger.events import last_id
 from ratchet.ledger.protocols import get_protocol, list_protocols
 from ratchet.projects.local import find_top, left_out
 from ratchet.protocols import operations
@@ -141,6 +141,7 @@ def new(
             require_set_up(here, chosen)
         run_id = _create(here, chosen, text, name, base=base, **how)
         with here.ledger.write(actor="cli") as tx:
+            before = last_id(tx.connection)
             if running:
                 start_protocol(tx, here.runtime, run_id)
             made = get_protocol(tx, run_id)
@@ -155,7 +156,7 @@ def new(
         if detach:
             leave_to_workers(session, here.ledger, protocol_record(made), f"{told} waits for a worker.")
             return None
-        return carry_protocol(session, here, run_id, made.name, wait=not no_wait)
+        return carry_protocol(session, here, run_id, made.name, wait=not no_wait, after=before)
 
 
 def _require_new(here: Foreground, project: Project, description: str) -> None:

@@ -12,8 +12,7 @@ from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall, looking_like
 from ratchet.cli.output import note, print_document, print_foreign, print_line, show_list, show_page
-from ratchet.cli.params import COUNT
-from ratchet.cli.protocol_choice import protocol_argument, within_option
+from ratchet.cli.params import COUNT, protocol_argument, within_option
 from ratchet.cli.protocol_pages import print_overview, pull_request
 from ratchet.cli.session import interrupted
 from ratchet.cli.words import age, one_line

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ratchet.cli.command import command
-from ratchet.cli.foreground import INTERRUPTED, Foreground, follow_run, foreground
+from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall, taking
 from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page
@@ -47,6 +47,7 @@ from ratchet.research.views import (
     yields,
 )
 from ratchet.research.views.text import trials as trials_in_words
+from ratchet.runtime.runs import follow_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 @click.argument("task", metavar="TASK", help="A folder with a task.toml, or the name of an installed task.")
 @taking(
     of_research.start,
-    *("variant", "name", "engine", "model", "parallel", "seed", "trials", "hours"),
+    *("variant", "name", "engine", "model", "strategy", "parallel", "seed", "trials", "hours"),
     *("hours_without_keep", "tokens", "cost_usd", "simulated"),
 )
 @click.option("--specialists", metavar="A,B", help="Only these specialists of the task; all if not given.")
@@ -278,6 +279,41 @@ def _print_trial(shown: dict[str, Any]) -> None:
     print_fields({**fields, "measurements": compact(shown["measurements"])})
     if shown["certificate_problems"]:
         note(f"The certificate does not hold: {'; '.join(shown['certificate_problems'])}")
+
+
+@command(
+    examples=["ratchet research verify 3/075", "ratchet research verify certificate.json --remeasure"],
+    see=["research trial"],
+)
+@click.argument("certificate", metavar="CERT", help="A file with a certificate, or RUN/TRIAL, such as 3/075.")
+@click.option("--remeasure", "again", is_flag=True, help="Measure both commits again, with fresh seeds.")
+def verify(session: CliSession, certificate: str, again: bool) -> None:
+    """Check the certificate of a kept trial: its decision, its signature, its row in the ledger.
+
+    The decision is made again from the measurements in it, the signature must be that of this home's key, and commit,
+    evaluator and environment those of the trial's row. Exits with 1 if anything speaks against it.
+    """
+    import asyncio
+
+    from ratchet.research.verification import find_certificate, remeasure, verify_certificate
+
+    loaded = session.load()
+    with existing_ledger(session) as ledger:
+        content = find_certificate(ledger, certificate)
+        found = verify_certificate(ledger, loaded.home, content)
+        if again and found.run is not None:
+            found = asyncio.run(remeasure(ledger, loaded.home, content, found))
+    if session.json:
+        print_document({**record(found), "holds": found.holds})
+    else:
+        for problem in found.problems:
+            print(f"- {problem}")
+        if found.again is not None:
+            print(f"Measured again: {found.again}")
+        name = certificate if found.run is None else f"trial {found.exp_id} of run {found.run}"
+        print(f"The certificate of {name} {'holds' if found.holds else 'does not hold'}.")
+    if not found.holds:
+        raise SystemExit(1)
 
 
 @command(

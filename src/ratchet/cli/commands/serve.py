@@ -10,10 +10,9 @@ from ratchet.cli.command import command
 from ratchet.cli.output import note, print_line
 from ratchet.cli.params import PORT
 from ratchet.cli.session import CliSession, configure_logs
-from ratchet.observe import tracing
 from ratchet.runtime.addresses import server_addresses
-from ratchet.server.serving import Serving
-from ratchet.server.serving import serve as serve_until_told
+from ratchet.server.supervisor import Serving
+from ratchet.server.supervisor import serve as serve_until_told
 
 
 @command(
@@ -28,18 +27,17 @@ from ratchet.server.serving import serve as serve_until_told
     help="Port, 0 takes a free one; server.port if not given, or the next free one.",
 )
 def serve(session: CliSession, host: str | None, port: int | None) -> int:
-    """Serve the HTTP API and the console, with a worker inside.
+    """Serve the HTTP API and the console, with a worker beside them.
 
-    A home and a ledger are made if there are none. Requests need the token whose file is named at the start; in a
-    terminal a link is printed that lets you into the console. SIGTERM or Ctrl-C drains: requests and jobs finish,
-    nothing new is taken. Logs go to stderr. With --json one line on stdout has the addresses once requests are
+    One process answers requests and another one does jobs; whichever dies is started again. A home and a ledger are
+    made if there are none. Requests need the token whose file is named at the start; in a terminal a link is printed
+    that lets you into the console. SIGTERM or Ctrl-C drains: requests and jobs finish, nothing new is taken. Logs go to
+    stderr. With --json one line on stdout has the addresses once requests are
     answered. Where the usual ports are taken, as by the server of another repository, the next free ones are used; a
     port that you set is used or refused. With --port, agents are served at a free one where theirs is taken.
     """
     loaded = session.load({"server.host": host, "server.port": port})
     configure_logs(loaded)
-    tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
-
     others = server_addresses(loaded.home)
 
     def ready(serving: Serving) -> None:
@@ -65,10 +63,7 @@ def serve(session: CliSession, host: str | None, port: int | None) -> int:
                     f"{each.url} serves this home as well; `ratchet processes` lists its servers and workers."
                 )
 
-    try:
-        return serve_until_told(loaded, port=port, ready=ready)
-    finally:
-        tracing.shutdown()
+    return serve_until_told(loaded, port=port, ready=ready)
 
 
 def _way_in(serving: Serving) -> str:

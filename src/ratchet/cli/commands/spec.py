@@ -11,10 +11,9 @@ from ratchet.cli.command import command
 from ratchet.cli.inputs import read_document
 from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import print_document, show_list, show_problems
-from ratchet.cli.params import Amount
+from ratchet.cli.params import Amount, within_option
 from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import leave_to_workers
-from ratchet.cli.protocol_choice import within_option
 from ratchet.cli.session import CliSession
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols

@@ -11,9 +11,8 @@ from ratchet.cli.command import command
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall
 from ratchet.cli.output import print_document, print_foreign, show_list, show_one
-from ratchet.cli.params import COUNT
+from ratchet.cli.params import COUNT, protocol_argument, step_argument, within_option
 from ratchet.cli.protocol_carrying import carried
-from ratchet.cli.protocol_choice import protocol_argument, step_argument, within_option
 from ratchet.cli.words import age, compact, span
 from ratchet.kernel import NotFound
 from ratchet.ledger.artifacts import of_attempt

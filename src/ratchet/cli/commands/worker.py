@@ -7,9 +7,7 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.params import COUNT
 from ratchet.cli.session import CliSession, configure_logs
-from ratchet.observe import tracing
-from ratchet.runtime import Worker, open_ledger, open_runtime
-from ratchet.runtime.signals import StopSignals
+from ratchet.runtime import work
 
 
 @command(
@@ -26,10 +24,4 @@ def worker(session: CliSession, slots: int | None) -> None:
     """
     loaded = session.load({"runtime.slots": slots})
     configure_logs(loaded)
-    tracing.configure(loaded.settings.tracing.enabled, loaded.settings.tracing.endpoint)
-    with StopSignals() as told, open_ledger(loaded) as ledger:
-        hands = Worker(open_runtime(loaded, ledger))
-        hands.start()
-        told.wait()
-        hands.stop()
-    tracing.shutdown()
+    work(loaded)

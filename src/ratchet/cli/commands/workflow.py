@@ -46,7 +46,7 @@ _wanted_argument = click.argument(
     ],
     see=["workflow plan"],
 )
-@click.argument("file", metavar="[FILE]", required=False, help="A file of YAML or JSON.")
+@click.argument("file", metavar="[FILE]", required=False, help="A file of YAML or JSON, or module:name.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of workflow files instead.")
 def validate(session: CliSession, file: str | None, schema: bool) -> int:
     """Check a workflow and report everything that is wrong.
@@ -63,11 +63,14 @@ def validate(session: CliSession, file: str | None, schema: bool) -> int:
     if file is None:
         raise Misuse("the file is missing", hint="name a workflow file, or use --schema")
     # Loaded here: it knows what every kind of tool is called with.
-    from ratchet.workflows.saved import check_file
+    from ratchet.workflows.saved import check_file, check_python, names_python
 
-    path = existing_file(file)
     with _ledger_if_any(session) as ledger:
-        problems = check_file(path, ledger, session.load().settings)
+        settings = session.load().settings
+        if names_python(file):
+            problems = check_python(file, ledger, settings)
+        else:
+            problems = check_file(existing_file(file), ledger, settings)
     return show_problems(session, "file", file, problems)
 
 
@@ -109,6 +112,8 @@ def show(session: CliSession, wanted: str) -> None:
     with calling(session) as call:
         if wanted.isdecimal():
             outcome = of_workflows.outcome(call, ID(wanted))
+            if outcome.steps and not session.json:
+                _print_steps(outcome.steps)
             print_outcome(outcome, as_json=session.json)
             return
         found = of_workflows.show(call, wanted)
@@ -149,7 +154,7 @@ def list_(session: CliSession, limit: int, before: int | None) -> None:
     examples=["ratchet workflow save report.yaml", "ratchet workflow save report.yaml --name weekly_report"],
     see=["workflow run", "workflow schedule"],
 )
-@click.argument("file", metavar="FILE", help="A file of YAML or JSON.")
+@click.argument("file", metavar="FILE", help="A file of YAML or JSON, or module:name.")
 @click.option("--name", metavar="NAME", help="Under this name; under its workflow_id if not given.")
 def save(session: CliSession, file: str, name: str | None) -> None:
     """Keep a workflow under its name, to be run by it.
@@ -158,8 +163,9 @@ def save(session: CliSession, file: str, name: str | None) -> None:
     tools with it, but cannot lead to files.
     """
     from ratchet.workflows.files import read_file
+    from ratchet.workflows.saved import names_python, python_workflow
 
-    spec = read_file(existing_file(file))
+    spec = python_workflow(file) if names_python(file) else read_file(existing_file(file))
     with calling(session) as call:
         saved = of_workflows.keep(call, spec, origin="file", name=name)
     done = f"{saved.name} {saved.version} is saved; `ratchet workflow run {saved.name}` runs it."
@@ -202,8 +208,10 @@ def _source(session: CliSession, source: str) -> WorkflowSpec:
     from ratchet.flowkit.reader import read_spec
     from ratchet.ledger.workflows import get_workflow
     from ratchet.workflows.files import read_file
-    from ratchet.workflows.saved import names_file
+    from ratchet.workflows.saved import names_file, names_python, python_workflow
 
+    if names_python(source):
+        return python_workflow(source)
     if names_file(source):
         return read_file(existing_file(source))
     with existing_ledger(session) as ledger, ledger.read() as tx:
@@ -261,6 +269,8 @@ def _only(step: dict[str, Any]) -> str | None:
     if step["for_each"] is not None:
         each = step["for_each"] if isinstance(step["for_each"], str) else compact(step["for_each"])
         parts.append(f"for each of {each}")
+    if step["repeat"]:
+        parts.append(f"until {step['repeat']['until']}, at most {step['repeat']['limit']} rounds")
     if step["when"]:
         parts.append(f"if {step['when']}")
     return ", ".join(parts) or None
@@ -324,6 +334,21 @@ def print_outcome(found: OutcomeAnswer, *, as_json: bool) -> None:
     if found.simulated:
         note("This is a simulation: recorded answers are allowed in it.")
     _print_next(found)
+
+
+def _print_steps(steps: Mapping[str, WorkflowStepAnswer]) -> None:
+    _print_table(
+        list(steps.items()),
+        {
+            "step": lambda each: each[0],
+            "status": lambda each: each[1].status,
+            "took": lambda each: _milliseconds((each[1].metrics or {}).get("wall_ms")),
+            "cached": lambda each: each[1].cached or None,
+            "tries": lambda each: each[1].tries if (each[1].tries or 1) > 1 else None,
+            "reason": lambda each: each[1].error or each[1].reason,
+        },
+    )
+    print()
 
 
 def _print_next(found: OutcomeAnswer) -> None:

@@ -26,10 +26,8 @@ from ratchet.cli.params import (
     simulated_option,
     source_argument,
 )
-from ratchet.cli.progress import progress as session_progress
-from ratchet.cli.progress import working
+from ratchet.cli.progress import progress, workflow_progress, working
 from ratchet.cli.words import lines, one_line
-from ratchet.cli.workflow_progress import progress
 from ratchet.engines.engine import Failure
 from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import Conflict, Missing, Misuse, RunId, RunStatus
@@ -41,8 +39,9 @@ from ratchet.tools.programs import NOT_FOUND
 from ratchet.workflows.evolution import evolve_tool, roll_back_tool
 from ratchet.workflows.evolution.requests import choose_tool
 from ratchet.workflows.exports import Exported, export_workflow, read_target
+from ratchet.workflows.files import read_file
 from ratchet.workflows.operations import LONGEST_SENTENCE, OutcomeAnswer, WorkflowRunAnswer, outcome
-from ratchet.workflows.overseer import Planned, planned_of, start_plan
+from ratchet.workflows.overseer import Planned, planned_of, start_fill, start_plan
 from ratchet.workflows.preflight import check_evolution, check_overseer, check_workflow
 from ratchet.workflows.runs import prepare, start_workflow
 from ratchet.workflows.saved import load_workflow, names_file
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
     from ratchet.ledger import Run
 
-_PLANNED = ("workflow.", "attempt.failed", "attempt.error")
+PLANNED = ("workflow.", "attempt.failed", "attempt.error")
 _EVOLVED = ("evolution.", "attempt.failed", "attempt.error", "tool.")
 
 
@@ -106,7 +105,38 @@ def new(
         if detach:
             confirm(session, {"run_id": run_id}, f"Run {run_id} waits for a worker.")
             return None
-        with session_progress("planning", quiet=session.json, told=_PLANNED) as hear:
+        with progress("planning", quiet=session.json, told=PLANNED) as hear:
+            ended = here.carry(run_id, hear, quiet=session.json)
+        return _print_planned(session, here, ended, target)
+
+
+@command(
+    examples=["ratchet workflow fill report.json", "ratchet workflow fill report.yaml --out report.json"],
+    see=["workflow validate", "workflow run"],
+)
+@click.argument("file", metavar="FILE", help="A file of YAML or JSON.")
+@click.option("--out", metavar="FILE", help="Write it here, as JSON; into FILE itself if that is JSON.")
+@click.option("--engine", metavar="ENGINE", help="Who writes; see `ratchet engine list`.")
+@click.option("--model", metavar="MODEL", help="The model that the engine uses.")
+@simulated_option
+def fill(session: CliSession, file: str, out: str | None, **options: Any) -> int:
+    """Have the tools written that a workflow asks for.
+
+    Each step with `generate_tool: true` gets a Python tool with schemas and examples, which is tried on its examples
+    before it counts. The workflow carries them from then on, and is saved as well. Exits with 0 when all are written, 1
+    when it failed, 3 when the engine is missing.
+    """
+    spec = read_file(existing_file(file))
+    if out is None and not file.endswith(".json"):
+        raise Misuse(
+            f"{file} is not JSON, so it is not written again", hint="say with --out where to write it"
+        )
+    target = Path(file) if out is None else _free_file(out)
+    asked = {"reuse": False, "engine": options["engine"], "model": options["model"]}
+    with foreground(session.load()) as here:
+        here.check(partial(check_overseer, here.runtime, spec.workflow_id, **asked), detach=False)
+        run_id = start_fill(here.runtime, spec, actor="cli", **options)
+        with progress("writing", quiet=session.json, told=PLANNED) as hear:
             ended = here.carry(run_id, hear, quiet=session.json)
         return _print_planned(session, here, ended, target)
 
@@ -120,7 +150,7 @@ def _free_file(out: str) -> Path:
 
 def _print_planned(session: CliSession, here: Foreground, ended: Run, target: Path | None) -> int:
     if ended.status is not RunStatus.COMPLETED:
-        return _print_why_not(session, here, ended)
+        return print_why_not(session, here, ended)
     planned = planned_of(ended)
     if target is not None:
         target.write_text(json.dumps(planned.spec, indent=2, ensure_ascii=False) + "\n")
@@ -152,7 +182,8 @@ def _print_how(planned: Planned) -> None:
     note(f"Saved as {planned.workflow}: `ratchet workflow run {planned.workflow} --input KEY=VALUE` runs it.")
 
 
-def _print_why_not(session: CliSession, here: Foreground, ended: Run) -> int:
+def print_why_not(session: CliSession, here: Foreground, ended: Run) -> int:
+    """Why there is no plan, and what to do about it; the exit code."""
     result = ended.result if isinstance(ended.result, dict) else {}
     if session.json:
         print_document({**record(WorkflowRunAnswer.of(ended)), "result": ended.result})
@@ -255,7 +286,7 @@ def run(
 def _carry(
     session: CliSession, here: Foreground, run_id: int, name: str, steps: int, *, following: bool
 ) -> int:
-    with progress(name, steps, quiet=session.json, follow=following) as hear:
+    with workflow_progress(name, steps, quiet=session.json, follow=following) as hear:
         ended = here.carry(run_id, hear, quiet=session.json, give_up=True)
     found = outcome(CliCall(session, here.ledger, here.runtime), run_id)
     with here.ledger.read() as tx:
@@ -331,7 +362,7 @@ def evolve(
             return None
         if chosen.why and not session.json:
             note(f"{chosen.name}: {one_line(chosen.why)}")
-        with session_progress(f"making {chosen.name} better", quiet=session.json, told=_EVOLVED) as hear:
+        with progress(f"making {chosen.name} better", quiet=session.json, told=_EVOLVED) as hear:
             ended = here.carry(run_id, hear, quiet=session.json)
         return _print_evolved(session, here, chosen.name, ended)
 
@@ -365,7 +396,7 @@ def _print_evolved(session: CliSession, here: Foreground, tool: str, ended: Run)
     ]
 )
 @source_argument
-@click.option("--target", required=True, metavar="TARGET", help="cloud, edge or embedded.")
+@click.option("--target", required=True, metavar="TARGET", help="cloud, edge, embedded or wasm.")
 @click.option("--out", required=True, metavar="DIR", help="The folder to write; it must be empty or absent.")
 @click.option(
     "--run", "run_id", type=ID, metavar="RUN", help="A completed run, whose answers are taken along."
@@ -390,8 +421,8 @@ def export(
     """Write a workflow as a folder that runs without Ratchet.
 
     cloud asks hosted models (OpenAI, Anthropic), edge an Ollama nearby, embedded no model at all: it needs steps that
-    only compute, or the recorded answers of a run. Each folder has pinned requirements, a README and a test, and gives
-    the same outputs. The workflow itself is not changed.
+    only compute, or the recorded answers of a run. wasm is embedded for WebAssembly, where Node runs it. Each folder
+    has pinned requirements, a README and a test, and gives the same outputs. The workflow itself is not changed.
     """
     wanted = read_target(target)
     if names_file(source):

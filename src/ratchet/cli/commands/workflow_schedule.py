@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from ratchet.cli.command import command
+from ratchet.cli.commands.schedule import confirm_set, timing_options
 from ratchet.cli.commands.workflow import existing_file
 from ratchet.cli.inputs import input_options, workflow_inputs
 from ratchet.cli.opening import existing_runtime
 from ratchet.cli.params import COUNT, Amount
-from ratchet.cli.schedules import confirm_set, timing_options
 from ratchet.cli.session import CliSession
 from ratchet.kernel import Misuse
 from ratchet.runtime import Runtime, get_schedule

@@ -18,9 +18,8 @@ from click.shell_completion import shell_complete
 
 import ratchet
 from ratchet.cli.catalogue import Branch, Leaf
-from ratchet.cli.command import Command
+from ratchet.cli.command import Command, LazyGroup
 from ratchet.cli.completing.values import Value
-from ratchet.cli.group import LazyGroup
 
 
 def answer(root: click.Group, *, program: str, variable: str) -> int:

@@ -148,7 +148,14 @@ def _points(group: str) -> list[str]:
 _PLAIN = re.compile(r"[\w.@:/+-]+")
 _MOST_HELP = 80
 
-_FILES = {"FILE": "file", "PATH": "file", "DIR": "dir", "DIRECTORY": "dir", "WORKSPACE": "dir"}
+_FILES = {
+    "BACKUP": "file",
+    "FILE": "file",
+    "PATH": "file",
+    "DIR": "dir",
+    "DIRECTORY": "dir",
+    "WORKSPACE": "dir",
+}
 # The same word means something of its own to these commands.
 _APART: Mapping[tuple[str, str], str | None] = {
     ("research", "RUN"): "RESEARCH",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import click
 
 from ratchet import __version__
-from ratchet.cli.group import LazyGroup
+from ratchet.cli.command import LazyGroup
 from ratchet.cli.program import root
 from ratchet.cli.reference.schema_words import GENERATED, anchor, block, code, page, prose, table
 from ratchet.kernel import Misuse

@@ -1,4 +1,4 @@
-"""Trying a tool of an agent, as any MCP client would call it."""
+"""Calls of an agent: trying a tool as any MCP client would call it, and what production shows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,53 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ratchet.agents import operations as of_agents
+from ratchet.agents import production_operations as of_production
 from ratchet.agents.contract import Role
 from ratchet.agents.operations import AgentReply
+from ratchet.operations import Window
 from ratchet.server.console.access import Acting
 from ratchet.server.console.agents import AgentName
+from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.formats import clean, cut, cut_text
 from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
 from ratchet.server.console.page import Page, View
-from ratchet.server.fields import TextFilter
+from ratchet.server.fields import Paging, TextFilter
 from ratchet.server.operation import shown
 
 router = APIRouter()
 # Longer than this nobody looks at a page that does not come.
 _PATIENCE_SECONDS = 60.0
+_LAST_REMARKS = 20
+_PRODUCTION = "/agents/{name}/production"
+add_buttons(
+    router,
+    (of_production.propose, of_production.dismiss),
+    "/agents/{name}/incidents/{incident_id}",
+    _PRODUCTION,
+)
+add_buttons(
+    router,
+    (of_production.learn, of_production.traffic, of_production.watch),
+    "/agents/{name}",
+    _PRODUCTION,
+)
+
+
+@router.get("/agents/{name}/production")
+def production(page: Page, name: AgentName, pager: Paging) -> Response:
+    """What production shows: calls of each version, incidents, remarks of callers, and how traffic is split."""
+    incidents = of_production.incidents(page.api, pager, name)
+    remarks = of_production.remarks(page.api, Window(limit=_LAST_REMARKS), name)
+    document = {
+        "agent": name,
+        "production": clean(shown(of_production.production(page.api, name)).model_dump(mode="json")),
+        "incidents": [clean(shown(each).model_dump(mode="json")) for each in incidents.items],
+        "next": incidents.next,
+        "remarks": [clean(shown(each).model_dump(mode="json")) for each in remarks.items],
+    }
+    return page.show(
+        "agent_production.html", document, title=f"Production of {name}", live={"type": "agent.*"}
+    )
 
 
 @router.get("/agents/{name}/try")

@@ -9,22 +9,26 @@ from fastapi import APIRouter, Form, Path, Query
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from ratchet.agents import judge_operations as of_judges
 from ratchet.agents import operations as of_agents
 from ratchet.agents import views
 from ratchet.agents.addresses import addresses
+from ratchet.agents.checks.evals import arguments_of
 from ratchet.agents.contract import Role
 from ratchet.agents.operations import ServedAgent
 from ratchet.agents.views import AgentAnswer, AgentRunAnswer, ListedVersion
-from ratchet.kernel import Conflict
-from ratchet.ledger.agents import AgentStatus, VersionStatus
+from ratchet.kernel import Conflict, NotFound
+from ratchet.ledger.agents import AgentStatus, VersionStatus, get_agent
+from ratchet.ledger.questions import ApprovalStatus, get_approval
 from ratchet.operations import Listing, NameWindow
+from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_versions
 from ratchet.server.console.formats import clean, cut
 from ratchet.server.console.page import Page, View
-from ratchet.server.fields import IdFilter, Limit, Pager, Paging, Text, TextFilter
+from ratchet.server.fields import Id, IdFilter, Limit, Pager, Paging, Text, TextFilter
 from ratchet.server.operation import shown
 
 router = APIRouter()
@@ -48,6 +52,52 @@ add_buttons(
 )
 
 
+add_buttons(
+    router,
+    (approvals.approve, approvals.refuse),
+    "/agents/{name}/approvals/{approval_id}",
+    "/agents/{name}",
+)
+
+
+add_buttons(
+    router, {"remove": of_judges.remove_eval}, "/agents/{name}/evals/{eval_id}", "/agents/{name}/evals"
+)
+
+
+@router.get("/agents/{name}/evals")
+def evals(page: Page, name: AgentName, pager: Paging) -> Response:
+    """What every change is held to, and the calls that clients made."""
+    calls = of_judges.calls(page.api, pager, name)
+    document = {
+        "agent": name,
+        "evals": [clean(each) for each in _dumped(of_judges.list_evals(page.api, name))],
+        "calls": [clean(each) for each in _dumped(calls)],
+        "next": calls.next,
+    }
+    return page.show("agent_evals.html", document, title=f"Evals of {name}", live={"type": "agent.eval"})
+
+
+@router.post("/agents/{name}/evals/actions/add")
+def add_eval(
+    page: Page,
+    name: AgentName,
+    _: Acting,
+    tool: Annotated[Text, Form()],
+    arguments: Annotated[str, Form()] = "",
+    expect: Annotated[str, Form()] = "",
+) -> Response:
+    given, wanted = (arguments_of(text) if text.strip() else {} for text in (arguments, expect))
+    made = of_judges.add_eval(page.api, name, tool, given, wanted)
+    return page.done(f"Eval {made.id} is added.", f"{PLACE}/{name}/evals")
+
+
+@router.post("/agents/{name}/calls/{call_id}/actions/eval")
+def record_eval(page: Page, name: AgentName, call_id: Id, _: Acting) -> Response:
+    made = of_judges.record_eval(page.api, name, call_id)
+    return page.done(f"Eval {made.id} is added.", f"{PLACE}/{name}/evals")
+
+
 @router.get("/agents")
 async def agents(page: Page, after: TextFilter = None, limit: Limit = 50) -> Response:
     found = await run_in_threadpool(of_agents.list_, page.api, NameWindow(after or "", limit))
@@ -65,6 +115,38 @@ async def agent(page: Page, name: AgentName, pager: Paging) -> Response:
     document = await run_in_threadpool(_document, page, found, pager)
     document["health"] = _health(page, found, found.address.is_up)
     return page.show("agent.html", document, title=name, live={})
+
+
+@router.get("/agents/{name}/approvals/{approval_id}")
+def change(page: Page, name: AgentName, approval_id: Id) -> Response:
+    """One change that a person decides on: what it breaks, the diff, what the judges found, and what it cost."""
+    with page.api.read() as tx:
+        get_agent(tx, name)
+        found = get_approval(tx, approval_id)
+        data = found.data if isinstance(found.data, dict) else {}
+        if data.get("agent") != name:
+            raise NotFound("approval", approval_id)
+        checks = views.sections(page.api.ledger.artifacts, data.get("report"))
+    document = {
+        "agent": name,
+        "approval": shown(found),
+        "change": clean({key: value for key, value in data.items() if key != "diff"}),
+        "diff": clean(data.get("diff") or ""),
+        "checks": _checks({"checks": checks})["checks"],
+        "cost": spent_words(data.get("cost")),
+        "why_not": None if found.status is ApprovalStatus.PENDING else f"it is {found.status}",
+    }
+    return page.show("agent_change.html", document, title=f"Change of {name}", live={"type": "approval.*"})
+
+
+def spent_words(cost: Any) -> str:
+    """What the sessions of an attempt used."""
+    if not isinstance(cost, Mapping):
+        return "unknown"
+    tokens = cost.get("input_tokens", 0) + cost.get("output_tokens", 0)
+    dollars = cost.get("cost_microusd", 0) / 1_000_000
+    unknown = ", without tokens whose price is unknown" if cost.get("unpriced_tokens") else ""
+    return f"{tokens} tokens, ${dollars:.4f}{unknown}"
 
 
 @router.post("/agents/{name}/actions/release")
@@ -149,7 +231,7 @@ def _checks(found: Mapping[str, Any]) -> dict[str, Any]:
     sections = [
         {
             "check": each["check"],
-            "outcome": each.get("outcome"),
+            "outcome": _outcome(each),
             "seconds": each.get("seconds"),
             "calls": each.get("calls"),
             "details": cut(
@@ -161,6 +243,13 @@ def _checks(found: Mapping[str, Any]) -> dict[str, Any]:
     ]
     shown: dict[str, Any] = clean({**found, "checks": sections})
     return shown
+
+
+def _outcome(check: Mapping[str, Any]) -> str:
+    """What a check came to. Older records have the tests of the version before without an outcome."""
+    if "outcome" in check:
+        return str(check["outcome"])
+    return {True: "passed", False: "failed"}.get(check.get("passed"), "unknown")  # type: ignore[arg-type]
 
 
 _LAST_VERSIONS = 50

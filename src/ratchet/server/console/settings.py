@@ -85,6 +85,6 @@ def _listening(page: View) -> dict[str, Any]:
     return {
         "host": host,
         "port": port,
-        "worker": page.api.service.process_id,
+        "process": page.api.service.process_id,
         "serves_agents": page.api.service.host is not None,
     }

@@ -117,7 +117,7 @@ def _page_of(page: View, tool: str) -> str:
 
 add_buttons(
     router,
-    (of_tools.pin, of_tools.unpin, tool_operations.rollback),
+    (of_tools.pin, of_tools.unpin, of_tools.score, tool_operations.rollback, tool_operations.approve),
     "/tools/{tool}",
     _page_of,
 )
@@ -160,6 +160,8 @@ def _call(row: CallRow) -> dict[str, Any]:
         "cost_microusd": row.cost_microusd,
         "unpriced_tokens": row.unpriced_tokens,
         "run_id": row.run_id,
+        "step": clean(row.step),
+        "score": row.score,
         "simulated": row.simulated,
         "input": None if row.input is None else cut(row.input, _LONGEST_SCHEMA),
         "output": None if row.output is None else cut(row.output, _LONGEST_SCHEMA),

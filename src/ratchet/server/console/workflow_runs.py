@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Form, Query
 from starlette.responses import Response
 
 from ratchet.kernel import NotFound
@@ -15,7 +15,7 @@ from ratchet.ledger.runs import get_run, latest_steps
 from ratchet.ledger.workflows import find_workflow
 from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
-from ratchet.server.console.access import ROOT
+from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_run
 from ratchet.server.console.formats import clean, cut, cut_text
@@ -36,6 +36,17 @@ add_buttons(
     "/workflows/runs/{run_id}",
 )
 RUNS = f"{ROOT}/workflows/runs"
+
+
+@router.post("/workflows/runs/{run_id}/approvals/{approval_id}/actions/answer")
+def answer(
+    page: Page, run_id: Id, approval_id: Id, _: Acting, answer: Annotated[str, Form(max_length=1_000_000)]
+) -> Response:
+    """Give the answer that an approval asks for, where that is more than yes or no."""
+    approvals.approve(page.api, approval_id, answer=approvals.read_answer(None, answer))
+    return page.done(f"Approval {approval_id} is answered.", f"{RUNS}/{run_id}")
+
+
 _MOST_BYTES = 1_000_000
 _LAST_STEPS = 50
 StepName = Annotated[str | None, Query(max_length=500)]

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter, Response
+from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel, Field
 
 from ratchet import __version__
 from ratchet.kernel import LedgerError, LedgerUnavailable, RunStatus
 from ratchet.ledger import Transaction
 from ratchet.ledger.events import last_id
+from ratchet.ledger.processes import is_running
+from ratchet.ledger.production import CALL_BUCKETS_MS, CallTotals, call_totals
 from ratchet.ledger.runs import count_open_runs
 from ratchet.observe import metrics
 from ratchet.observe.logs import logger
 from ratchet.observe.metrics import Gauge
-from ratchet.runtime import JobStatus, Runtime, list_processes, list_queues
-from ratchet.runtime.processes import ALIVE, all_snapshots, is_silent
+from ratchet.runtime import JobStatus, Process, Runtime, list_processes, list_queues
+from ratchet.runtime.processes import ALIVE, all_snapshots, is_silent, takes_jobs
+from ratchet.runtime.resources import (
+    descriptors_of,
+    disk_free_bytes,
+    inotify_limit,
+    memory_available_bytes,
+    resident_bytes,
+    shortages,
+)
 from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["health"])
 _log = logger(__name__)
-# Below this, SQLite cannot be relied on to write its journal.
-_LEAST_FREE_BYTES = 16 * 1024 * 1024
-_STATES = {"draining": "the worker is draining", "dead": "the other processes have given this one up"}
 
 
 class Live(BaseModel):
@@ -70,32 +78,28 @@ def ready(api: Api, response: Response) -> ServerReadiness:
 def _reasons(api: Access) -> list[str]:
     """What keeps this process from working, in words that tell a stranger nothing."""
     reasons = ["the server is shutting down"] if api.service.stopping.is_set() else []
-    if _is_full(api.home):
-        reasons.append("the disk is full")
     try:
         with api.read() as tx:
             processes, now = {process.id: process for process in list_processes(tx)}, tx.now
     except LedgerError as error:
         _log.warning("the database does not answer", error=str(error))
-        return [*reasons, "the database does not answer"]
+        return [*reasons, *shortages(api.home), "the database does not answer"]
+    reasons += shortages(api.home, (each.pid for each in _of_this_machine(processes.values())))
     process = processes.get(api.service.process_id or "")
-    if process is None:
-        reasons.append("no worker runs in this process")
-    elif process.state in _STATES:
-        reasons.append(_STATES[process.state])
-    elif is_silent(process, now, api.settings.runtime.dead_after_seconds):
+    dead_after = api.settings.runtime.dead_after_seconds
+    if process is not None and process.state == "dead":
+        reasons.append("the other processes have given this one up")
+    elif process is not None and is_silent(process, now, dead_after):
         # Its heartbeat is what it writes most often.
         reasons.append("the ledger cannot be written")
+    elif not any(takes_jobs(each) and not is_silent(each, now, dead_after) for each in processes.values()):
+        reasons.append("no worker takes jobs")
     return reasons
 
 
-def _is_full(home: Path) -> bool:
-    """Whether nothing more can be kept, as far as this user may fill the disk."""
-    try:
-        disk = os.statvfs(home)
-    except OSError:
-        return True
-    return disk.f_bavail * disk.f_frsize < _LEAST_FREE_BYTES or (disk.f_files > 0 and disk.f_favail == 0)
+def _of_this_machine(found: Iterable[Process]) -> list[Process]:
+    host = socket.gethostname()
+    return [each for each in found if each.host == host and is_running(each.pid, each.identity) is not False]
 
 
 class Exposition(Response):
@@ -109,10 +113,39 @@ def prometheus(api: Api) -> Exposition:
         with api.read() as tx:
             others = all_snapshots(tx, but=api.service.process_id)
             gauges = list(_gauges(tx, api.runtime))
+            calls = call_totals(tx)
     except LedgerError as error:
         # Shown to anybody: where the database is stays inside. No half answer either, it would look like a reset.
         raise LedgerUnavailable("the database does not answer") from error
-    return Exposition(metrics.exposition(metrics.merge([*others, metrics.snapshot()]), gauges))
+    merged = metrics.merge([*others, metrics.snapshot()])
+    return Exposition(metrics.exposition(merged, gauges, _calls_of_agents(calls)))
+
+
+def _calls_of_agents(found: Sequence[CallTotals]) -> list[Metric]:
+    """The calls of agents. The ledger bounds how many versions and tools are counted apart."""
+    by_version: dict[tuple[str, str], CallTotals] = {}
+    counts = []
+    for each in found:
+        labels = {"agent": each.agent, "version": each.version, "commit": each.commit[:12]}
+        tool = {**labels, "server": each.server, "tool": each.tool}
+        ok = each.calls - each.failed - each.errors
+        for outcome, count in (("ok", ok), ("failed", each.failed), ("error", each.errors)):
+            counts.append(({**tool, "outcome": outcome}, count))
+        known = by_version.get((each.agent, each.commit))
+        by_version[each.agent, each.commit] = each if known is None else known + each
+    timed = [
+        metrics.TimedCalls(
+            {"agent": each.agent, "version": each.version, "commit": each.commit[:12]},
+            each.calls,
+            each.milliseconds / 1000,
+            {bound / 1000: count for bound, count in zip(CALL_BUCKETS_MS, each.buckets, strict=True)},
+        )
+        for each in by_version.values()
+    ]
+    return [
+        metrics.counter("agent_calls", "Calls of agents by version, tool and outcome.", counts),
+        metrics.histogram("agent_call_seconds", "Time of a call of an agent, by version.", timed),
+    ]
 
 
 def _gauges(tx: Transaction, runtime: Runtime) -> Iterator[Gauge]:
@@ -123,6 +156,30 @@ def _gauges(tx: Transaction, runtime: Runtime) -> Iterator[Gauge]:
     counted = count_open_runs(tx)
     for state in (status for status in RunStatus if not status.final):
         yield Gauge("runs", "Runs that have not ended, by status.", counted.get(state, 0), {"status": state})
-    alive = sum(process.state in ALIVE for process in list_processes(tx))
+    processes = list_processes(tx)
+    alive = sum(process.state in ALIVE for process in processes)
     yield Gauge("processes_alive", "Processes that beat.", alive)
+    yield from _resources(_of_this_machine(processes), runtime.home)
     yield Gauge("newest_event_id", "The number of the newest event.", last_id(tx.connection))
+
+
+def _resources(processes: list[Process], home: Path) -> Iterator[Gauge]:
+    """What the processes of this machine use of it, and what is left."""
+    for each in processes:
+        labels = {"role": each.role, "pid": str(each.pid)}
+        open_now = descriptors_of(each.pid)
+        if open_now is not None:
+            yield Gauge("open_descriptors", "Descriptors that a process has open.", open_now.open, labels)
+            yield Gauge("descriptor_limit", "Descriptors that a process may open.", open_now.limit, labels)
+            yield Gauge("inotify_instances", "Inotify instances of a process.", open_now.inotify, labels)
+        resident = resident_bytes(each.pid)
+        if resident is not None:
+            yield Gauge("resident_memory_bytes", "Memory that a process has resident.", resident, labels)
+    yield Gauge("disk_free_bytes", "Room on the disk of the home.", disk_free_bytes(home))
+    available = memory_available_bytes()
+    if available is not None:
+        yield Gauge("memory_available_bytes", "Memory that this machine can still give out.", available)
+    for what in ("instances", "watches"):
+        limit = inotify_limit(what)
+        if limit is not None:
+            yield Gauge(f"inotify_{what}_limit", f"Inotify {what} that a user may have.", limit)

@@ -15,13 +15,16 @@ from ratchet.server.fields import MAX_ID
 from ratchet.server.operation import shape_of
 from ratchet.server.problems import documented
 from ratchet.server.service import Access, Api
+from ratchet.workflows.triggers import RefusedMessage, TakenMessage, UnsignedMessage, take_webhook
 
-router = APIRouter(tags=["webhooks"], responses=documented(400, 401, 404, 413))
+router = APIRouter(tags=["webhooks"], responses=documented(400, 401, 404, 409, 413, 422))
 
 _REFUSED: dict[type[RatchetError], str] = {
     MalformedDelivery: "malformed",
     UnsignedDelivery: "unsigned",
     NotFound: "unknown",
+    RefusedMessage: "malformed",
+    UnsignedMessage: "unsigned",
 }
 _JSON: dict[str, Any] = {
     "requestBody": {
@@ -58,6 +61,19 @@ def gitlab(
 ) -> AcceptedAnswer:
     """For GitLab, with its secret in `X-Gitlab-Token`. The same delivery twice changes nothing."""
     return _take(api, "gitlab", request, body, project_id, protocol_run_id)
+
+
+@router.post("/webhooks/triggers/{name}", status_code=202, openapi_extra=_JSON)
+def trigger(api: Api, request: Request, body: Body, name: str) -> TakenMessage:
+    """For anyone who holds the secret of a trigger: `X-Ratchet-Delivery`, and `X-Ratchet-Signature` over
+    `DELIVERY.BODY`; or `X-Hub-Signature-256` over the body. The same delivery twice has one run."""
+    try:
+        taken = take_webhook(api.runtime, name, request.headers, body, actor=f"webhook:{name}")
+    except RatchetError as error:
+        _count("trigger", _REFUSED.get(type(error), "failed"))
+        raise
+    _count("trigger", "repeated" if taken.repeated else "recorded")
+    return taken
 
 
 def _take(
