@@ -47,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gate", action="store_true", help="leave out what only the soak runs")
     group.addoption("--area", help="only the tests of this area")
     group.addoption("--areas", action="store_true", help="end with a table: area, cases, seconds, failed")
+    group.addoption("--seed", type=int, help="the first seed of the fault simulation")
+    group.addoption("--seeds", type=int, help="how many seeds")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

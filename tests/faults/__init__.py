@@ -1,0 +1,1 @@
+"""Fault simulation: see docs/faults.md."""
