@@ -35,8 +35,10 @@ test:
 	@MAKE="$(MAKE)" TEST_WORKERS=$(TEST_WORKERS) PYTEST_ARGS='$(PYTEST_ARGS)' $(PYTHON) .ci/gate.py
 
 # Every test there is, or those of one area: make soak AREA=agents. Ends with the slowest and a table of all areas.
+# Seeds of fault simulation: make soak AREA=faults SEED=5000 SEEDS=1000.
 soak: $(VENV)/.dev
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --durations=25 --areas $(if $(AREA),--area $(AREA)) $(SOAK_ARGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --durations=25 --areas $(if $(AREA),--area $(AREA)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(SOAK_ARGS)
 
 lint: $(VENV)/.dev
 	@$(PYTHON) .ci/gate.py lint
@@ -60,7 +62,7 @@ bench: $(VENV)/.bench
 lock: $(BIN)/python
 	@$(call ensure-uv)
 	@$(call compile-lock,requirements.lock)
-	@$(call compile-lock,requirements-dev.lock,--extra codemachine --extra memory --extra otel --extra postgres --group dev -c requirements.lock)
+	@$(call compile-lock,requirements-dev.lock,--extra amqp --extra chat --extra codemachine --extra memory --extra otel --extra postgres --extra redis --group dev -c requirements.lock)
 	@$(call compile-lock,requirements-bench.lock,--extra postgres --group bench -c requirements-dev.lock)
 	@! grep -n '://' requirements*.lock
 

@@ -36,6 +36,7 @@ MEASURES = (
     "workspaces",
     "loop",
     "research",
+    "strategies",
     "memory",
     "tools",
     "sessions",
@@ -52,6 +53,11 @@ def main() -> int:
     try:
         with _bytecode():
             scale = QUICK if arguments.quick else FULL
+            scale = dataclasses.replace(
+                scale,
+                strategy_seeds=arguments.seeds or scale.strategy_seeds,
+                strategy_calls=arguments.calls or scale.strategy_calls,
+            )
             results = _run(arguments.only or list(MEASURES), scale, peers=arguments.peers)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -81,8 +87,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="`research` and `workflows` next to others, installed into .venv-peers (1.5 GB) if they are not yet",
+        help="`research`, `strategies` and `workflows` next to others, installed into .venv-peers (1.5 GB) if need be",
     )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="runs of each side in `strategies`, instead of 10"
+    )
+    parser.add_argument("--calls", type=int, metavar="N", help="model calls of such a run, instead of 200")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there")
     return parser.parse_args()
 

@@ -15,6 +15,8 @@ from ratchet.flowkit.spec import (
 BRANCHES = ((1.4, 0.2, 0.2), (0.2, 1.4, 0.2), (0.2, 0.2, 1.4))
 LONGEST_SECONDS = max(map(sum, BRANCHES))
 IN_WAVES_SECONDS = sum(map(max, zip(*BRANCHES, strict=True)))
+# As long as a person's service takes, and a model's answer.
+WAIT_SECONDS = 5.0
 _SLEEP = "import time\n\n\ndef run(seconds):\n    time.sleep(seconds)\n    return seconds\n"
 
 
@@ -53,6 +55,13 @@ def diamond() -> WorkflowSpec:
     steps.append(_sleeping("last", 0.0, *last))
     tool = ToolDefinition("sleep", tool_type="python", source_code=_SLEEP)
     return WorkflowSpec("diamond", portable=True, steps=tuple(steps), tool_definitions={"sleep": tool})
+
+
+def waiting(count: int) -> WorkflowSpec:
+    """Steps in sandboxed processes that do nothing but wait, all at once."""
+    tool = ToolDefinition("sleep", tool_type="python", source_code=_SLEEP)
+    steps = tuple(_sleeping(f"w{number}", WAIT_SECONDS) for number in range(count))
+    return WorkflowSpec(f"waiting_{count}", portable=True, steps=steps, tool_definitions={"sleep": tool})
 
 
 def _source(layer: int, column: int) -> str:

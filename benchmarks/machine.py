@@ -23,7 +23,7 @@ _PACKAGES = ("sqlalchemy", "psycopg", "rq", "redis", "huey")
 def describe(scale: Scale) -> str:
     """One line about the run and one about the versions."""
     when = datetime.now(UTC).strftime("%Y-%m-%d")
-    length = "full" if scale is FULL else "quick"
+    length = "full" if scale.jobs == FULL.jobs else "quick"
     fsync = f"4 kB and fsync p50 {_fsync_ms():.2f} ms on {_file_system(Path(tempfile.gettempdir()))}"
     machine = f"{when}, {length} run, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {fsync}"
     versions = [f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}", _postgresql()]

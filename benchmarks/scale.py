@@ -29,6 +29,9 @@ class Scale:
     # Iterations of the other research harnesses.
     openevolve: int
     shinka: int
+    # Runs of each strategy and peer on each problem, and model calls of a run.
+    strategy_seeds: int
+    strategy_calls: int
 
 
 FULL = Scale(
@@ -50,6 +53,8 @@ FULL = Scale(
     long_dag=(10, 1_000),
     openevolve=1_000,
     shinka=50,
+    strategy_seeds=10,
+    strategy_calls=200,
 )
 QUICK = Scale(
     repeats=1,
@@ -70,4 +75,6 @@ QUICK = Scale(
     long_dag=(10, 100),
     openevolve=100,
     shinka=20,
+    strategy_seeds=2,
+    strategy_calls=60,
 )

@@ -22,12 +22,12 @@ def measure(stage: Stage, scale: Scale) -> Result:
     start = _serve if serving else _work
     children = {database: start(stage, database) for database in DATABASES}
     time.sleep(_SETTLE_SECONDS)
-    before = {database: cpu_seconds(child.pid) for database, child in children.items()}
+    before = {database: _cpu_seconds(child.pid) for database, child in children.items()}
     backends = cpu_of_children(stage.postgres.pid)
     began = time.monotonic()
     time.sleep(scale.idle_seconds)
     seconds = time.monotonic() - began
-    used = {database: cpu_seconds(child.pid) - before[database] for database, child in children.items()}
+    used = {database: _cpu_seconds(child.pid) - before[database] for database, child in children.items()}
     backends = cpu_of_children(stage.postgres.pid) - backends
     what = "ratchet serve" if serving else "a process with an idle worker"
     result = Result(
@@ -45,6 +45,11 @@ def measure(stage: Stage, scale: Scale) -> Result:
         result.goals.append(Goal(goal, f"{percent:.1f} %", percent < _GOAL_PERCENT))
     result.rows.append(["the PostgreSQL server meanwhile", f"{backends / seconds * 100:.1f}"])
     return result
+
+
+def _cpu_seconds(pid: int) -> float:
+    """That of a server: of its supervisor and of the processes under it."""
+    return cpu_seconds(pid) + cpu_of_children(pid)
 
 
 def _serve(stage: Stage, database: str) -> Child:

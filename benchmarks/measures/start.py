@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -167,8 +166,8 @@ def main() -> None:
     """A process that serves the agents of a home, as `ratchet serve` does, with one agent in it."""
     die_with_parent()
     loaded = load_settings({"home": sys.argv[1], "agents.port": 0}, env={})
-    with open_ledger(loaded) as ledger, contextlib.closing(open_runtime(loaded, ledger)) as runtime:
-        home = Home(runtime, loaded)
+    with open_ledger(loaded) as ledger:
+        home = Home(open_runtime(loaded, ledger), loaded)
         home.make_agent()
         asyncio.run(_serve(home))
 

@@ -9,7 +9,16 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.dag import BRANCHES, IN_WAVES_SECONDS, LONGEST_SECONDS, diamond, layered
+from benchmarks.chat import turn_seconds
+from benchmarks.dag import (
+    BRANCHES,
+    IN_WAVES_SECONDS,
+    LONGEST_SECONDS,
+    WAIT_SECONDS,
+    diamond,
+    layered,
+    waiting,
+)
 from benchmarks.peers.dags.peers import DAG_PEERS, run_dag
 from benchmarks.peers.peer import Unavailable
 from benchmarks.result import Goal, Result
@@ -29,6 +38,9 @@ _TO_PREFECT = 10.0
 _TO_LANGGRAPH = 1.0
 _FLAT = 1.5
 _LONGER = 1.25
+_MOST_TURN_MS = 100.0
+_AT_ONCE = 200
+_TO_ONE = 1.5
 _KEPT = "everything, {}"
 
 
@@ -50,11 +62,47 @@ def measure(stage: Stage, scale: Scale) -> Result:
         to_own = ratio(seconds[database].median, seconds["sqlite"].median)
         result.rows.append(_row(f"Ratchet, {SHOWN[database]}", seconds[database], cpu, count, to_own, kept))
         _add_shape(result, SHOWN[database], found)
+    _add_waiting(stage, result)
+    _add_chat(stage, scale, result)
     if stage.peers:
         _add_peers(stage, scale, result, seconds["sqlite"].median)
     else:
         result.notes.append("Prefect, LangGraph and Dask are run with --peers")
     return result
+
+
+def _add_waiting(stage: Stage, result: Result) -> None:
+    """Whether steps that only wait take each other's place, with the settings as they are."""
+    place = {**place_of(stage.new_home("sqlite")), "workflows.concurrency": 0}
+    child = stage.start([sys.executable, "-m", "benchmarks.measures.workflows", json.dumps(place)])
+    try:
+        child.ask("waiting", count=1)
+        one, many = (child.ask("waiting", count=count) for count in (1, _AT_ONCE))
+    finally:
+        child.stop()
+    result.numbers["waiting"] = {"one": one, "many": many}
+    times = many["seconds"] / one["seconds"]
+    result.goals.append(
+        Goal(
+            f"{_AT_ONCE} sandboxed steps at once that wait {WAIT_SECONDS:g} s within {_TO_ONE}× of one",
+            f"{one['seconds']:.2f} → {many['seconds']:.2f} s, {times:.2f}×",
+            times <= _TO_ONE,
+        )
+    )
+
+
+def _add_chat(stage: Stage, scale: Scale, result: Result) -> None:
+    """What a turn of the chat costs beside the model: one that plans, and runs a step that asks a model."""
+    took, model = turn_seconds(stage.new_directory("chat"), 5 * scale.starts)
+    own = Spread.of([each - model / len(took) for each in took])
+    result.numbers["chat"] = took
+    result.goals.append(
+        Goal(
+            f"a turn of the chat, planned and run, within {_MOST_TURN_MS:g} ms beside the model",
+            f"{own.median * 1000:.0f} ms",
+            own.median * 1000 <= _MOST_TURN_MS,
+        )
+    )
 
 
 def _row(title: str, seconds: Spread, cpu: Spread, count: int, times: str, kept: str) -> list[str]:
@@ -142,7 +190,7 @@ def main() -> None:
     """The process that runs workflows, with a worker in it as a command in the foreground has."""
     die_with_parent()
     # Branches that only sleep need no processor each.
-    loaded = load_settings({**json.loads(sys.argv[1]), "workflows.concurrency": 8}, env={})
+    loaded = load_settings({"workflows.concurrency": 8, **json.loads(sys.argv[1])}, env={})
     kinds = Kinds()
     add_kinds(kinds)
     ledger = open_ledger(loaded)
@@ -150,7 +198,10 @@ def main() -> None:
     Worker(runtime).start()
     for line in sys.stdin:
         asked = json.loads(line)
-        if asked["do"] == "diamond":
+        if asked["do"] == "waiting":
+            answer = _run(ledger, runtime, waiting(asked["count"]), {})
+            del answer["outputs"]
+        elif asked["do"] == "diamond":
             answer = _run(ledger, runtime, diamond(), {})
         else:
             inputs = {f"column_{column}": column for column in range(asked["width"])}

@@ -15,13 +15,15 @@ def evaluate(program_path):
 
 
 def _prepare(wanted: Wanted) -> list[str]:
-    configuration = {
+    configuration: dict[str, object] = {
         "llm": {"api_base": wanted.model_url, "api_key": "none", "models": [{"name": "scripted"}]},
         "evaluator": {"cascade_evaluation": False, "parallel_evaluations": 2},
     }
+    if wanted.seed is not None:
+        configuration["random_seed"] = wanted.seed
     files = {
-        "program.py": PROGRAM,
-        "evaluate.py": scoring(str(wanted.tally)) + _EVALUATE,
+        "program.py": wanted.program or PROGRAM,
+        "evaluate.py": (wanted.scoring or scoring(str(wanted.tally))) + _EVALUATE,
         # JSON is YAML too.
         "configuration.yaml": json.dumps(configuration),
     }

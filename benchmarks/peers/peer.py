@@ -13,13 +13,19 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One run: an empty directory for its files, where its model listens, how much it does."""
+    """One run: an empty directory for its files, where its model listens, how much it does, and on what.
+
+    `scoring` is the source of `score(program_path)`; without it the problem is that of `toy`.
+    """
 
     directory: Path
     model_url: str
     iterations: int
     # One byte for each candidate that was evaluated.
     tally: Path
+    program: str = ""
+    scoring: str = ""
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ if __name__ == "__main__":
 def _prepare(wanted: Wanted) -> list[str]:
     task = wanted.directory / "task"
     task.mkdir()
-    (task / "initial.py").write_text(PROGRAM)
-    (task / "evaluate.py").write_text(scoring(str(wanted.tally)) + _EVALUATE)
+    (task / "initial.py").write_text(wanted.program or PROGRAM)
+    (task / "evaluate.py").write_text((wanted.scoring or scoring(str(wanted.tally))) + _EVALUATE)
     settings = {
         "evo.llm_models": json.dumps([f"local/scripted@{wanted.model_url}"]),
         "evo.llm_dynamic_selection": "none",

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from ratchet.cli.catalogue import CATALOGUE
-from ratchet.cli.group import LazyGroup
+from ratchet.cli.command import LazyGroup
 from tests.docs.markdown import blocks, name, pages
 
 # Indented by four: how the README shows what it does not tell to type.
