@@ -344,7 +344,8 @@ class EditingContract(EngineContract):
     def test_a_process_left_behind_does_not_outlive_the_session(
         self, subject: Subject, request_: Callable[..., Request], workspace: Path
     ) -> None:
-        command = "setsid sh -c 'while :; do echo >> beat; sleep 0.05; done' >/dev/null 2>&1 & sleep 0.3"
+        left_behind = "setsid sh -c 'while :; do echo >> beat; sleep 0.05; done' >/dev/null 2>&1 &"
+        command = f"{left_behind} while [ ! -s beat ]; do sleep 0.02; done"
         propose(subject.runs(command), request_())
         beat = workspace / "beat"
         size = beat.stat().st_size

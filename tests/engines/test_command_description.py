@@ -132,7 +132,7 @@ def test_the_network_is_there_only_if_so_described(
 def test_what_it_prints_is_heard_while_it_runs(bench: Bench, workspace: Path) -> None:
     heard: list[SessionEvent] = []
     engine = bench.open("import time; print('begun', flush=True); time.sleep(60)")
-    fails(engine, Request("x", workspace, deadline_seconds=2, listen=heard.append))
+    fails(engine, Request("x", workspace, deadline_seconds=8, listen=heard.append))
     assert [(each.kind, each.text) for each in heard[1:]] == [(EventKind.NOTE, "begun")]
 
 

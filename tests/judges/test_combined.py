@@ -13,6 +13,7 @@ from ratchet.judges.judge import ruled
 from ratchet.kernel import Misuse, Outcome, Superseded, Verdict
 from tests.judges.conftest import MakeCandidate, ask
 from tests.judges.reviewer import Reviewer
+from tests.waiting import PATIENCE_SECONDS, eventually_async
 
 PASSED, FAILED, ERROR = Outcome
 
@@ -86,7 +87,7 @@ def test_all_are_asked_at_the_same_time(make_candidate: MakeCandidate) -> None:
         """Passes once the other is there as well."""
 
         async def judge(self, candidate: Candidate) -> Judged:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await barrier.wait()
             return await super().judge(candidate)
 
@@ -173,10 +174,12 @@ def test_a_judge_that_does_not_answer_with_a_verdict_of_its_own_is_an_error(
 
 
 def test_cancelling_reaches_every_judge(make_candidate: MakeCandidate) -> None:
+    begun: list[str] = []
     ended: list[str] = []
 
     class Slow(Fixed):
         async def judge(self, candidate: Candidate) -> Judged:
+            begun.append(self.name)
             try:
                 await asyncio.sleep(60)
             finally:
@@ -185,7 +188,7 @@ def test_cancelling_reaches_every_judge(make_candidate: MakeCandidate) -> None:
 
     async def cancelled(judge: Judge) -> None:
         task = asyncio.create_task(hear(judge, make_candidate()))
-        await asyncio.sleep(0.05)
+        await eventually_async(lambda: len(begun) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

