@@ -1,6 +1,7 @@
 """Two tiers of tests: the gate, which every change passes, and the soak, which is everything.
 
-A test is left to the soak by `@pytest.mark.soak`, or because it is the PostgreSQL twin of a test above the runtime.
+A test is left to the soak by `@pytest.mark.soak`, or because it is the PostgreSQL twin of a test above the runtime or
+of one marked `postgresql_in_soak`.
 The gate is `pytest --gate`; without it every test runs. `--area agents` runs the tests of one area only, and
 `--areas` ends the run with a table of all of them.
 """
@@ -65,14 +66,19 @@ def _is_wanted(config: pytest.Config, item: pytest.Item) -> bool:
 
 
 def _is_soak(item: pytest.Item) -> bool:
-    return item.get_closest_marker("soak") is not None or (
-        _is_on_postgresql(item) and item.path.relative_to(item.config.rootpath).parts[1] not in BOTH_DATABASES
-    )
+    if item.get_closest_marker("soak") is not None:
+        return True
+    area = item.path.relative_to(item.config.rootpath).parts[1]
+    is_cheap = area in BOTH_DATABASES and item.get_closest_marker("postgresql_in_soak") is None
+    return _is_on_postgresql(item) and not is_cheap
 
 
 def _is_on_postgresql(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
-    return call is not None and "postgresql" in call.params.values()
+    return call is not None and any(
+        each == "postgresql" or (isinstance(each, tuple) and "postgresql" in each)
+        for each in call.params.values()
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -22,6 +22,8 @@ from tests.ledger.conftest import MakeLedger
 from tests.ledger.test_backup import contents, rows
 from tests.ledger.test_home import add_trial, fill, found, home_of, tree
 
+pytestmark = pytest.mark.postgresql_in_soak
+
 NAMES = ("agents", "research", "secret.key", "ratchet.toml")
 
 

@@ -12,6 +12,8 @@ from ratchet.ledger.tables import jobs
 from ratchet.ledger.usage import charge
 from tests.ledger.conftest import MakeLedger
 
+pytestmark = pytest.mark.postgresql_in_soak
+
 
 def live_in(ledger: Ledger) -> Ledger:
     """Put something in every place that is checked."""

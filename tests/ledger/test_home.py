@@ -28,6 +28,8 @@ from ratchet.ledger.trials import Submission, open_trial
 from tests.ledger.conftest import MakeLedger
 from tests.ledger.test_hostile_backups import Archive, Member
 
+pytestmark = pytest.mark.postgresql_in_soak
+
 BEST = "refs/heads/best"
 SECRET_KEY = Fernet.generate_key().decode()
 

@@ -24,6 +24,8 @@ from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run, create_steps
 from tests.ledger.conftest import MakeLedger
 
+pytestmark = pytest.mark.postgresql_in_soak
+
 # What the schema before did not have.
 LATER = (
     "triggers",
