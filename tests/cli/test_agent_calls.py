@@ -60,6 +60,7 @@ def test_an_agent_is_asked_and_called_at_its_address(
     assert ratchet("agent", "show", "greeter", "--json").json["address"]["is_up"] is True
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_an_eval_that_fails_is_no_success(ratchet: Ratchet, runtime: Runtime) -> None:
     settle(runtime)

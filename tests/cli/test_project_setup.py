@@ -33,6 +33,7 @@ def commit(shop: Shop, **files: str) -> None:
     git(shop.place, "push", "-q", "origin", "HEAD:main")
 
 
+@pytest.mark.soak
 def test_a_base_whose_checks_cannot_run_stops_before_anything_is_spent_and_leaves_nothing(
     ratchet: Ratchet, shop: Shop
 ) -> None:

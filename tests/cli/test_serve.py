@@ -91,6 +91,7 @@ def test_console_prints_a_link_that_lets_one_in(program: Program, ending: Keep, 
     assert "does not take the token of this home" in other.err
 
 
+@pytest.mark.soak
 def test_two_homes_serve_side_by_side_and_each_finds_its_own(tmp_path: Path, ending: Keep) -> None:
     """With nothing asked for, a second server takes other ports: its own, and that of its agents."""
     homes = [Program(tmp_path / name) for name in ("first", "second")]

@@ -92,6 +92,7 @@ def test_one_key_and_nothing_else_is_enough_for_codex(
     assert script.requests[0].headers["authorization"] == "Bearer the-only-key"
 
 
+@pytest.mark.soak
 def test_one_key_and_nothing_else_is_enough_for_claude(
     place: Place, model_server: ModelServer, workspace: Path
 ) -> None:

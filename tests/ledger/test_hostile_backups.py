@@ -313,6 +313,7 @@ def test_a_backup_cut_off_anywhere_is_refused(good: Path, target: Ledger, tmp_pa
         refused(target, tmp_path / "bad")
 
 
+@pytest.mark.soak
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(st.data())
 def test_a_backup_with_any_byte_changed_is_refused_or_is_the_same(good, target, tmp_path, data) -> None:

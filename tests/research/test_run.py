@@ -267,6 +267,7 @@ def test_a_noisy_task_is_repeated_and_its_noise_is_known(
     assert len(kept.measurements["samples"]) >= 3
 
 
+@pytest.mark.soak
 def test_a_job_whose_run_was_completed_before_its_process_died_ends_well(
     runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
 ) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ratchet.config import Loaded
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
 from ratchet.engines.search import SearchEngine
@@ -93,6 +95,7 @@ class Writer:
         return Readiness(True, "always")
 
 
+@pytest.mark.soak
 def test_an_agent_that_changes_the_constants_ends_no_run(
     loaded: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:

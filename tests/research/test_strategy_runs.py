@@ -174,6 +174,7 @@ class Slow(Walker):
         return await super().propose(request)
 
 
+@pytest.mark.soak
 def test_a_quick_search_does_not_take_the_trials_of_a_slow_agent(
     loaded: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ class Failing(Walker):
         return Session(self.name, text="I would rather not")
 
 
+@pytest.mark.soak
 def test_one_that_only_fails_keeps_no_trials_from_others(
     url: str, loaded: Loaded, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -207,6 +209,7 @@ def test_one_that_only_fails_keeps_no_trials_from_others(
     assert Counter(row.specialist for row in rows) == {"baseline": 1, "tuner": 12}
 
 
+@pytest.mark.soak
 def test_several_models_take_part_side_by_side(loaded: Loaded, ledger: Ledger, hill: Path) -> None:
     models: list[str | None] = []
 
@@ -246,6 +249,7 @@ CASES = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(("strategy", "stage"), CASES)
 def test_a_run_killed_at_any_stage_of_a_strategys_step_ends_with_exactly_its_trials(

@@ -36,7 +36,9 @@ def connect(server: Server) -> Iterator[Connect]:
         yield lambda: opened.enter_context(socket.create_connection(address, timeout=60))
 
 
-@pytest.mark.parametrize("sent", HALF)
+@pytest.mark.parametrize(
+    "sent", [each if each == "half a body" else pytest.param(each, marks=pytest.mark.soak) for each in HALF]
+)
 def test_more_half_open_connections_than_descriptors_starve_neither_callers_nor_work(
     server: Server, connect: Connect, loaded: Loaded, ledger: Ledger, tmp_path: Path, sent: str
 ) -> None:
@@ -55,6 +57,7 @@ def test_more_half_open_connections_than_descriptors_starve_neither_callers_nor_
     assert "Too many open files" not in server.words
 
 
+@pytest.mark.soak
 def test_a_header_without_an_end_is_cut_off(server: Server, connect: Connect) -> None:
     stranger = connect()
     stranger.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")

@@ -48,6 +48,7 @@ def test_a_server_that_is_stopping_is_not_ready_and_opens_no_streams(working_api
     assert working_api.get("/runs").status_code == 200
 
 
+@pytest.mark.soak
 def test_a_server_on_a_full_disk_is_not_ready_until_there_is_room(tmp_path: Path) -> None:
     ready = [200, []]
     assert on_disk(SMALL, tmp_path, readiness, size="96m") == [ready, [503, ["the disk is full"]], ready]

@@ -98,6 +98,7 @@ def test_a_chosen_token_opens_it_to_others_but_not_a_taken_port(start_server: St
     assert "is taken" in second.words
 
 
+@pytest.mark.soak
 def test_a_server_at_another_port_also_finds_one_for_its_agents(start_server: Start, tmp_path: Path) -> None:
     """The port of the agents is configured for both, as in the environment of a shell, and the first has it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -201,6 +201,7 @@ def test_what_nobody_uses_is_removed(tmp_path: Path, made: tuple[Path, ToolEnvir
     assert {each.name for each in copy.iterdir() if each.suffix != ".lock"} == {"of-somebody-else"}
 
 
+@pytest.mark.soak
 def test_using_an_environment_keeps_it(made: tuple[Path, ToolEnvironment]) -> None:
     home, environment = made
     long_ago = time.time() - 10 * DAY

@@ -51,6 +51,7 @@ def _edit(directory: Path, what: str, path: str) -> None:
             target.with_name(".gitignore").write_text("a.py\n/b\nsrc/\n!a b\n\\*\n")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", list(WorkspaceKind))
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(edits=_EDITS)

@@ -218,6 +218,7 @@ def test_a_server_that_hangs_is_started_again(make_home: MakeHome) -> None:
     assert "2 looks in a row failed" in home.told("crashed")[0]["reason"]
 
 
+@pytest.mark.soak
 def test_a_killed_host_leaves_no_process_and_the_next_one_restores(
     home: Home, url: str, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from ratchet.ledger.production import call_totals, list_incidents
 from tests.agents.host.homes import NAME, Home, call, said
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_share_of_new_sessions_goes_to_the_other_version_and_a_crash_is_an_incident(home: Home) -> None:
     first = home.make_agent("one")

@@ -61,6 +61,7 @@ def test_import_and_export_give_the_same_files(ledger: Ledger, tmp_path: Path) -
     ] == lineage
 
 
+@pytest.mark.soak
 def test_the_best_is_found_without_its_file(ledger: Ledger, tmp_path: Path) -> None:
     shutil.copytree(BLACKBOARD, tmp_path / "board", ignore=shutil.ignore_patterns("best.json", "tree.tsv"))
 

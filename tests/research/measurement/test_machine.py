@@ -143,6 +143,7 @@ def test_everything_that_lacks_is_named_at_once(
     assert "ask the librarian" in (missing.value.hint or "")
 
 
+@pytest.mark.soak
 def test_a_trial_runs_with_the_python_and_packages_of_a_venv(make_bench: MakeBench, tmp_path: Path) -> None:
     place = tmp_path / "home of somebody" / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)

@@ -45,6 +45,7 @@ def test_a_protocol_is_made_started_paused_and_cancelled_in_the_name_of_mcp(worl
     assert actors(world, run_id) == {"mcp"}
 
 
+@pytest.mark.soak
 def test_nothing_is_noted_where_somebody_works(world: World) -> None:
     given = {"name": "counting", "inputs": {"text": "a bb"}}
     with world.ledger.write() as tx:
@@ -179,6 +180,7 @@ def test_things_of_a_project_with_a_token_are_hidden_without_it(world: World) ->
     assert guarded["protocol"] in [run["id"] for run in told(shown["list_runs, all of them"])["items"]]
 
 
+@pytest.mark.soak
 def test_the_token_of_one_project_leaves_those_without_one_open(world: World) -> None:
     given = {"protocol_id": world.open["protocol"]}
     seen = world.use(lambda client: client.call_tool("get_protocol", given), project_token=PROJECT_TOKEN)

@@ -89,6 +89,7 @@ def test_outside_of_a_workflow_a_step_is_its_function() -> None:
     assert done == {"text": "a", "score": 0.5}
 
 
+@pytest.mark.soak
 def test_it_runs_in_a_notebook_and_is_on_record_like_any_other(home: Path) -> None:
     async def cell() -> object:
         return digest.run(["Hello the world ", " ", "b c"])
