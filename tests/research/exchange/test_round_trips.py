@@ -153,7 +153,7 @@ def test_lessons_are_read_as_they_were_written(lessons: list[str]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(
     content=st.binary(max_size=400)
-    | st.lists(st.sampled_from([b"\t", b"\n", b'"', b"0", b"keep"])).map(b"".join) @ pytest.mark.soak
+    | st.lists(st.sampled_from([b"\t", b"\n", b'"', b"0", b"keep"])).map(b"".join)
 )
 def test_no_content_breaks_the_reader(content: bytes) -> None:
     with TemporaryDirectory() as place:
