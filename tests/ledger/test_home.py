@@ -25,8 +25,10 @@ from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.tables import research, trials
 from ratchet.ledger.trials import Submission, open_trial
+from ratchet.memory import open_memory
 from tests.ledger.conftest import MakeLedger
 from tests.ledger.test_hostile_backups import Archive, Member
+from tests.runtime.worker_process import load
 
 pytestmark = pytest.mark.postgresql_in_soak
 
@@ -279,6 +281,26 @@ def test_the_state_of_an_agent_that_is_being_written_is_whole(
     assert values(home_of(ledger)) == [1, 2]
 
 
+def test_tools_memory_and_what_was_said_are_of_the_home(make_ledger: MakeLedger, tmp_path: Path) -> None:
+    source, target = make_ledger("sqlite"), make_ledger("sqlite")
+    with contextlib.ExitStack() as stack:
+        # Both are open: much of them is in the files beside them, also what of the old one must not come back.
+        for ledger, lesson in ((source, "freeze the clock"), (target, "of the old world")):
+            settings = load(home_of(ledger), ledger.url).settings
+            memory = stack.enter_context(contextlib.closing(open_memory(settings.memory, home_of(ledger))))
+            memory.store(kind="lesson", text=lesson)
+            for name in ("tools/shout.yaml", "chat/session.json"):
+                (home_of(ledger) / name).parent.mkdir()
+                (home_of(ledger) / name).write_text(lesson)
+        backup_into(source, tmp_path / "b")
+        with pytest.raises(Conflict, match=r"in chat, memory.db, tools"):
+            restore(target, tmp_path / "b")
+        assert restore(target, tmp_path / "b", force=True).home == ("chat", "memory.db", "tools")
+    with contextlib.closing(open_memory(settings.memory, home_of(target))) as memory:
+        assert [each.text for each in memory.entries()] == ["freeze the clock"]
+    assert tree(home_of(target), "chat", "tools") == tree(home_of(source), "chat", "tools")
+
+
 def test_files_of_the_home_are_replaced_only_by_force_and_left_where_they_are_the_same(
     ledger: Ledger, make_ledger: MakeLedger, tmp_path: Path
 ) -> None:
@@ -309,6 +331,7 @@ def test_a_whole_home_of_the_schema_before_is_restored(make_ledger: MakeLedger, 
     backup(source, tmp_path / "new", home=True, keys=True)
     archive = Archive(tmp_path / "new")
     archive.go_back()
+    archive.put_json("manifest.json", {**archive.json("manifest.json"), "format": 2})
     restore(target, archive.write(tmp_path / "old"))
     assert found(target) == []
 

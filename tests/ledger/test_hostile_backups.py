@@ -279,7 +279,7 @@ def test_taking_it_apart_and_putting_it_together_changes_nothing(
     assert restore(target, Archive(good).write(tmp_path / "again")).rows["steps"] == 2
 
 
-@pytest.mark.parametrize(("name", "value"), [("schema_revision", "9999"), ("format", 3)])
+@pytest.mark.parametrize(("name", "value"), [("schema_revision", "9999"), ("format", 4)])
 def test_a_backup_of_a_newer_ratchet_is_refused_with_its_version(good, target, tmp_path, name, value) -> None:
     archive = Archive(good)
     change(name, value)(archive)

@@ -33,8 +33,8 @@ from ratchet.ledger.tables import artifact_contents, artifacts, events, metadata
 from ratchet.ledger.transaction import Transaction
 
 # A change that an older Ratchet cannot read raises it. Without the home, a backup is what it was at 1.
-FORMAT = 2
-_LEDGER_ONLY = 1
+FORMAT = 3
+LEDGER_ONLY = 1
 MANIFEST = "manifest.json"
 CONTENTS = "contents.json"
 PART_BYTES = 4 * 1024 * 1024
@@ -318,7 +318,7 @@ def _write(
             revision = current_revision(tx.connection) or REVISIONS[-1]
             # A ledger that was not upgraded yet is backed up as it is.
             tables = TABLES if revision == REVISIONS[-1] else tables_of(revision)
-            manifest = _manifest(tx, like, _LEDGER_ONLY if home is None else FORMAT, revision, tables)
+            manifest = _manifest(tx, like, LEDGER_ONLY if home is None else FORMAT, revision, tables)
             archive.add_manifest(manifest)
             for table in tables:
                 kept, first = _unchanged(tx, out) if table is events else ([], 0)

@@ -20,6 +20,7 @@ from ratchet.ledger.archive import MAX_JSON_BYTES, Archive, DamagedBackup, Membe
 from ratchet.ledger.backup import (
     CONTENTS,
     FORMAT,
+    LEDGER_ONLY,
     MANIFEST,
     MAX_NUMBER,
     MAX_ROW_BYTES,
@@ -117,7 +118,7 @@ class _Walk:
             "artifact_bytes": sum(sizes),
             "files": files.files,
             "file_bytes": files.bytes,
-            "files_sha256": files.hexdigest() if manifest.format == FORMAT else None,
+            "files_sha256": files.hexdigest() if manifest.format > LEDGER_ONLY else None,
         }
         if contents.model_copy(update=found) != contents:
             raise DamagedBackup("its rows, artifacts or files are not those that were written")

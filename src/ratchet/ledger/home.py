@@ -33,8 +33,9 @@ from ratchet.ledger.tables import (
     trials,
 )
 
-DIRECTORIES = ("agents", "evolution", "projects", "research")
+DIRECTORIES = ("agents", "chat", "evolution", "projects", "research", "tools")
 CONFIGURATION = "ratchet.toml"
+FILES = (CONFIGURATION, "memory.db")
 KEY = "secret.key"
 KEYS = (KEY, "certificate.key", "token")
 BEST = "refs/heads/best"
@@ -101,7 +102,7 @@ class HomeFiles:
         """Every file that is not kept, ready to be read; directories, links and what is left out are known then."""
         for path, content in self._refs.items():
             yield from self._remembered(path, content)
-        single = [CONFIGURATION, *(KEYS if self.keys else ())]
+        single = [*FILES, *(KEYS if self.keys else ())]
         yield from self._opened((name for name in single if (self.home / name).is_file()), kept)
         for top in DIRECTORIES:
             yield from self._opened(self._walk(top), kept)
@@ -239,7 +240,7 @@ def is_place(path: str) -> bool:
     parts = path.split("/")
     if not path.isprintable() or len(path) > 4096 or any(part in ("", ".", "..") for part in parts):
         return False
-    return parts[0] in DIRECTORIES if len(parts) > 1 else path in (CONFIGURATION, *KEYS)
+    return parts[0] in DIRECTORIES if len(parts) > 1 else path in (*FILES, *KEYS)
 
 
 def is_inside(path: str, target: str) -> bool:
@@ -267,8 +268,14 @@ class FilesDigest:
 
 def is_database_with_more(file: Path) -> bool:
     """Whether a SQLite file has transactions beside it that are not in it yet."""
-    beside = file.with_name(f"{file.name}-wal")
-    return file.name.endswith(_DATABASE) and beside.exists() and beside.stat().st_size > 0
+    return any(each.stat().st_size > 0 for each in beside_database(file) if not each.name.endswith("-shm"))
+
+
+def beside_database(file: Path) -> list[Path]:
+    """What SQLite keeps beside a file of its own, and would take for a part of any other in its place."""
+    if not file.name.endswith(_DATABASE):
+        return []
+    return [each for suffix in _BESIDE_DATABASE if (each := file.with_suffix(suffix)).exists()]
 
 
 def write_file(place: Path, path: str, mode: int, stream: BinaryIO) -> str:

@@ -27,7 +27,15 @@ from ratchet.ledger.backup_reader import OlderSchema, Visitor, digest_of, read, 
 from ratchet.ledger.check import NUMBERED, raise_counter
 from ratchet.ledger.database import REVISIONS, make_engine, migrate
 from ratchet.ledger.files import RESTORE_MARK, name_files, sync, sync_file_system, write_new
-from ratchet.ledger.home import CONFIGURATION, DIRECTORIES, KEYS, is_database_with_more, write_file
+from ratchet.ledger.home import (
+    CONFIGURATION,
+    DIRECTORIES,
+    FILES,
+    KEYS,
+    beside_database,
+    is_database_with_more,
+    write_file,
+)
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.processes import RETIRED, living_processes
 from ratchet.ledger.tables import artifact_contents, artifacts, jobs, processes
@@ -192,7 +200,7 @@ def _upgrade(archive: Archive, revision: str, place: Path) -> None:
         connection.commit()
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         schema = OlderSchema(revision, dict(older.tables))
-        files = _NewHome(place, place, {*DIRECTORIES, *KEYS, CONFIGURATION})
+        files = _NewHome(place, place, {*DIRECTORIES, *FILES, *KEYS})
         manifest, contents = read(archive, Visitor(insert, keep, files.file), schema)
         connection.commit()
     engine.dispose()
@@ -260,9 +268,11 @@ class _NewHome:
     def take_place(self) -> None:
         self._old.mkdir()
         for name in self.names:
-            if (self._home / name).exists():
-                (self._home / name).rename(self._old / name)
-            (self._new / name).rename(self._home / name)
+            there = self._home / name
+            for each in (there, *beside_database(there)):
+                if each.exists():
+                    each.rename(self._old / each.name)
+            (self._new / name).rename(there)
         sync_file_system(self._home)
 
 
