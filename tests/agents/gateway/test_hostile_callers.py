@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ratchet.agents.gateway import GatewayLimits
-from tests.agents.gateway.wire import ECHO, SECONDS, Caller, Stand, read_message, stand
+from tests.agents.gateway.wire import ECHO, OK, SECONDS, Caller, Stand, read_message, stand
 
 CHUNKED = {"content_length": None, "transfer_encoding": "chunked"}
 
@@ -227,18 +228,42 @@ def test_a_bad_request_behind_a_good_one_is_refused_in_its_turn() -> None:
 
 def test_the_house_can_be_full() -> None:
     async def run() -> None:
-        async with stand(limits=GatewayLimits(connections=2)) as here:
-            async with here.caller() as first, here.caller() as second:
-                assert (await first.ask(here.request(b"x"))).status == 200
-                assert (await second.ask(here.request(b"x"))).status == 200
-                async with here.caller() as third:
-                    assert (await third.answer()).status == 503
-                    assert await third.rest() == b""
-            statuses = [503]
-            async with asyncio.timeout(SECONDS):
-                while statuses[-1] == 503:
-                    statuses.append((await here.ask(here.request(b"x"))).status)
-            assert statuses[-1] == 200
+        asked, released = asyncio.Semaphore(0), asyncio.Event()
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while True:
+                await read_message(reader)
+                asked.release()
+                await released.wait()
+                writer.write(OK)
+
+        full = GatewayLimits(connections=2)
+        async with stand(hold, limits=full) as here, here.caller() as first, here.caller() as second:
+            for each in (first, second):
+                await each.send(here.request(b"x"))
+                await asked.acquire()
+            async with here.caller() as third:
+                assert (await third.answer()).status == 503
+                assert await third.rest() == b""
+            released.set()
+            assert [(await each.answer()).status for each in (first, second)] == [200, 200]
+            assert (await here.ask(here.request(b"x"))).status == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /agents/echo/runner/mcp HTTP/1.1\r\nX-Slow: "])
+def test_callers_that_ask_nothing_keep_out_none_who_asks(sent: bytes) -> None:
+    async def run() -> None:
+        full = GatewayLimits(connections=2)
+        async with stand(limits=full) as here, here.caller() as first, here.caller() as second:
+            for each in (first, second):
+                await each.send(sent)
+            async with here.caller() as asking:
+                assert (await asking.ask(here.request(b"x"))).status == 200
+                assert (await asking.ask(here.request(b"y"))).status == 200
+            with contextlib.suppress(ConnectionResetError):
+                assert await first.rest() == b""
 
     asyncio.run(run())
 

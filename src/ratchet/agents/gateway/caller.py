@@ -342,7 +342,7 @@ class CallerConnection(asyncio.Protocol):
         self._current: ProxyRequest | None = None
         self._is_last = False
         self._server_is_slow = False
-        self._idle_since = self._loop.time()
+        self.waits_since = self._loop.time()
         # While more was said than the caller has read.
         self._unread_since: float | None = None
         self._was_read: asyncio.Future[None] | None = None
@@ -351,7 +351,7 @@ class CallerConnection(asyncio.Protocol):
         """Serve what is under way, then hang up."""
         self._is_last = True
         # A GET waits for news, and has nothing to finish.
-        if self._is_free() or (self._current is not None and self._current.head.method == b"GET"):
+        if self.waits or (self._current is not None and self._current.head.method == b"GET"):
             self._transport.close()
 
     def abort(self) -> None:
@@ -361,13 +361,13 @@ class CallerConnection(asyncio.Protocol):
         """Part from a caller that takes too long."""
         limits, stage = self._limits, self._reading.stage
         if stage is ParserStage.WASTE:
-            if self._is_free() and now - self._reading.since > limits.linger_seconds:
+            if self.waits and now - self._reading.since > limits.linger_seconds:
                 self._transport.abort()
         elif self._unread_since is not None and now - self._unread_since > limits.stalled_seconds:
             self._transport.abort()
         elif stage is not ParserStage.NOTHING:
             self._reading.refuse_late(now, is_held=self._is_held())
-        elif self._is_free() and now - self._idle_since > limits.idle_seconds:
+        elif self.waits and now - self.waits_since > limits.idle_seconds:
             self._transport.close()
 
     def hold(self) -> None:
@@ -426,7 +426,7 @@ class CallerConnection(asyncio.Protocol):
 
     async def _next(self) -> ProxyRequest | Refusal:
         if not self._ahead:
-            self._idle_since = self._loop.time()
+            self.waits_since = self._loop.time()
             self._more = self._loop.create_future()
             await self._more
         item = self._ahead.popleft()
@@ -485,11 +485,12 @@ class CallerConnection(asyncio.Protocol):
 
     def _invite(self) -> None:
         """Tell a caller that waits for it that its body is welcome."""
-        if self._reading.is_expectant and self._is_free():
+        if self._reading.is_expectant and self.waits:
             self._reading.is_expectant = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _is_free(self) -> bool:
+    @property
+    def waits(self) -> bool:
         """Whether nothing that was read waits for an answer."""
         return self._current is None and not self._ahead
 

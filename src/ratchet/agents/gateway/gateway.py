@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import math
+import resource
 from collections.abc import Callable, Iterable
 
 from ratchet.agents.call_record import CallRecorder
@@ -122,13 +124,25 @@ class Gateway:
         await asyncio.gather(*serving, return_exceptions=True)
 
     def welcome(self, caller: CallerConnection, address: str, port: int) -> ListenAddress | None:
-        if self._is_closing or len(self._callers) >= self.limits.connections:
+        if self._is_closing or not self._has_room():
             return None
         self._callers.add(caller)
         return door_at(address, port, guarded=port in self._guarded, names=self._names)
 
     def say_goodbye(self, caller: CallerConnection) -> None:
         self._callers.discard(caller)
+
+    def _has_room(self) -> bool:
+        """The caller that has asked nothing for longest makes room: however many only keep connections open, one that
+        asks is answered."""
+        if len(self._callers) < min(self.limits.connections, _descriptors_for_callers()):
+            return True
+        waiting = [each for each in self._callers if each.waits]
+        if waiting:
+            oldest = min(waiting, key=lambda each: each.waits_since)
+            self._callers.discard(oldest)
+            oldest.abort()
+        return bool(waiting)
 
     def _receive(self) -> CallerConnection:
         return CallerConnection(self)
@@ -142,6 +156,12 @@ class Gateway:
             self._sessions.look(now)
             for caller in list(self._callers):
                 caller.look(now)
+
+
+def _descriptors_for_callers() -> float:
+    """A call takes one for its caller and one for its server; the API in this process may have half of all."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft // 8 if soft != resource.RLIM_INFINITY else math.inf
 
 
 def _url(address: str, port: int) -> str:
