@@ -26,6 +26,7 @@ PURPOSES = {
     "claude": "the engine claude",
     "codex": "the engine codex",
     "codemachine": "importing CodeMachine workspaces",
+    "kafka": "triggers by the messages of a Kafka topic",
     "memory": "finding lessons and tools by meaning instead of by shared words",
     "otel": "traces",
     "postgres": "a ledger in PostgreSQL",

@@ -43,6 +43,7 @@ class TriggerKind(StrEnum):
 
     REDIS = "redis"
     AMQP = "amqp"
+    KAFKA = "kafka"
     FILES = "files"
     WEBHOOK = "webhook"
 
@@ -58,6 +59,7 @@ class Since(StrEnum):
 _OPTIONS: Mapping[TriggerKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     TriggerKind.REDIS: (("url", "topic"), ("since",)),
     TriggerKind.AMQP: (("url", "topic"), ()),
+    TriggerKind.KAFKA: (("url", "topic"), ("since",)),
     TriggerKind.FILES: (("folder",), ("pattern", "since")),
     TriggerKind.WEBHOOK: (("secret",), ()),
 }
@@ -355,14 +357,16 @@ def add(
     ],
     kind: Annotated[
         TriggerKind,
-        Param("Where messages come from: redis, amqp, files or webhook.", metavar="KIND", argument=True),
+        Param(
+            "Where messages come from: redis, amqp, kafka, files or webhook.", metavar="KIND", argument=True
+        ),
     ],
     workflow: Annotated[str, Param("The saved workflow that is run.", metavar="WORKFLOW", argument=True)],
     url: Annotated[
         str | None,
         line_of("The address of the broker; $NAME is that variable, for one with a password.", "URL"),
     ] = None,
-    topic: Annotated[str | None, line_of("The stream or queue.", "TOPIC")] = None,
+    topic: Annotated[str | None, line_of("The stream, queue or topic.", "TOPIC")] = None,
     folder: Annotated[
         str | None, Param("Where files appear.", metavar="DIRECTORY", longest=4096, place=True)
     ] = None,
@@ -382,7 +386,7 @@ def add(
 ) -> TriggerAnswer:
     """Have a workflow run for each message that comes.
 
-    A message of Redis streams or AMQP, a signed request or a file that appears starts one run, also where it is
+    A message of Redis streams, AMQP or Kafka, a signed request or a file that appears starts one run, also where it is
     delivered twice, and its source is told so after the run is recorded. The fields of a message are inputs of the
     workflow. A message that can start no run is recorded with the reason and not asked for again.
     """
@@ -444,11 +448,15 @@ def _source(kind: TriggerKind, given: dict[str, Any]) -> dict[str, Any]:
     for name in (*names, *([given["secret"]] if "secret" in given else [])):
         if _VARIABLE.fullmatch(name) is None:
             raise Misuse(f"{name!r} is not the name of a variable", hint="such as HOOK_SECRET")
-    if kind.value in ("redis", "amqp"):
+    if kind.value in ("redis", "amqp", "kafka"):
         from ratchet.extras import find_extra, missing
 
         if find_extra(kind.value).absent:
             raise missing(kind.value, f"a trigger of {kind}")
+    if kind is TriggerKind.KAFKA and not url.startswith("$"):
+        from ratchet.workflows.trigger_sources import kafka_settings
+
+        kafka_settings(url)
     if "folder" in given:
         folder = Path(given["folder"]).absolute()
         if not folder.is_dir():

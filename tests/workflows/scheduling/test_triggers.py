@@ -27,6 +27,7 @@ from ratchet.ledger.runs import Run, list_runs
 from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Runtime
 from ratchet.workflows import triggers as of_triggers
+from ratchet.workflows.trigger_sources import kafka_settings
 from ratchet.workflows.trigger_watch import Listener, TriggerWatch
 from ratchet.workflows.triggers import (
     Message,
@@ -42,6 +43,7 @@ from ratchet.workflows.triggers import (
 from tests.debian import program
 from tests.waiting import eventually
 from tests.workflows.running.tools import sums
+from tests.workflows.scheduling.kafka_broker import KafkaBroker
 
 Add = Callable[..., Trigger]
 SECRET = "not-a-real-secret"
@@ -471,3 +473,52 @@ def test_an_amqp_queue_outlasts_a_server_that_is_killed_and_a_message_sent_twice
     eventually(lambda: look(ledger, "orders").started == 4)
     eventually(lambda: rabbit.waiting == 0)
     assert numbers(ledger) == [1, 2, 3, 4]
+
+
+@pytest.fixture
+def kafka() -> Iterator[KafkaBroker]:
+    broker = KafkaBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.mark.soak
+@ONE_DATABASE
+def test_a_kafka_topic_is_read_by_two_workers_and_outlasts_a_broker_that_goes_away(
+    add: Add, ledger: Ledger, kafka: KafkaBroker, watching: Callable[[str], TriggerWatch]
+) -> None:
+    add("orders", TriggerKind.KAFKA, url=f"kafka://{kafka.address}", topic="orders", since=Since.START)
+    first = watching("first")
+    # The topic is not there yet.
+    eventually(lambda: "orders" in (look(ledger, "orders").reason or ""))
+    kafka.make("orders", 3)
+    kafka.send("orders", *range(10))
+    eventually(lambda: look(ledger, "orders").started == 10)
+    watching("second")
+    kafka.send("orders", *range(10, 20))
+    eventually(lambda: look(ledger, "orders").started == 20)
+    kafka.go_away()
+    eventually(lambda: kafka.address in (look(ledger, "orders").reason or ""))
+    kafka.come_back()
+    kafka.send("orders", 20)
+    eventually(lambda: look(ledger, "orders").started == 21)
+    first.stop()
+    kafka.send("orders", 21)
+    eventually(lambda: kafka.committed("orders", "ratchet-orders", 3) == 22)
+    assert numbers(ledger) == list(range(22))
+
+
+@ONE_DATABASE
+def test_a_kafka_url_says_how_to_log_in_and_loads_no_programs(add: Add) -> None:
+    told = kafka_settings("kafka+ssl://ann:s%40y@one:9093,two:9093?sasl.mechanism=SCRAM-SHA-512")
+    assert told == {
+        "bootstrap.servers": "one:9093,two:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "ann",
+        "sasl.password": "s@y",
+        "sasl.mechanism": "SCRAM-SHA-512",
+    }
+    assert kafka_settings("kafka://one:9092")["security.protocol"] == "PLAINTEXT"
+    for url in ("redis://one:6379", "kafka://one:9092?plugin.library.paths=/tmp/evil.so"):
+        with pytest.raises(Misuse):
+            add("wrong", TriggerKind.KAFKA, url=url, topic="orders")
