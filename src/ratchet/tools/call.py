@@ -93,7 +93,8 @@ class Occasion:
     `listen` is given `("stderr", {"text": …})` as a tool writes it and `("token", {"text": …})` as a model says it; it
     may be called from any thread. `run_workflow` carries out a tool that is itself a workflow. `folder` is where
     relative paths start. `servers` keeps MCP servers for the next call; without it one is started for each.
-    `answers` are those of an earlier process of the run.
+    `answers` are those of an earlier process of the run. What is called only to be `tried` is no use of a tool, and not
+    on its record.
     """
 
     runtime: Runtime
@@ -105,6 +106,7 @@ class Occasion:
     servers: KeptServers | None = None
     answers: Answers | None = None
     run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[ToolResult]] | None = None
+    tried: bool = False
 
 
 def variable(name: str, settings: Tools) -> str:

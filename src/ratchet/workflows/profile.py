@@ -178,10 +178,10 @@ def profile_run(tx: Transaction, run_id: int) -> WorkflowProfile:
 
 
 def profile_rows(
-    run: Run, spec: WorkflowSpec, rows: Sequence[Step], *, truncated: bool = False
+    runs: Sequence[Run], spec: WorkflowSpec, rows: Sequence[Sequence[Step]], *, truncated: bool = False
 ) -> WorkflowProfile:
-    """The same of a run whose workflow and steps the caller has read, without advice."""
-    return _summed(spec, [run], [rows], truncated=truncated)
+    """The same of runs whose workflow and steps, run by run, the caller has read, without advice."""
+    return _summed(spec, runs, rows, truncated=truncated)
 
 
 def profile_workflow(tx: Transaction, name: str, last: int = 20) -> WorkflowProfile:

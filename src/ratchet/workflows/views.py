@@ -104,7 +104,7 @@ def progress(tx: Transaction, run: Run) -> dict[str, Any]:
     rows = latest_steps(tx, run.id, limit=_MOST_ROWS)
     truncated = len(rows) == _MOST_ROWS
     spec = read_spec(run.spec["workflow"])
-    found = profile_rows(run, spec, rows, truncated=truncated)
+    found = profile_rows([run], spec, [rows], truncated=truncated)
     needs = dependencies(spec)
     measured = {each.step: each for each in found.steps}
     parts: dict[str, list[Step]] = defaultdict(list)

@@ -73,7 +73,8 @@ class Rewriter:
         if request.workspace is None:
             output["source"] = source
         else:
-            await asyncio.to_thread((request.workspace / "tool.py").write_text, source)
+            file = "workflow.json" if name.startswith("graph/") else "tool.py"
+            await asyncio.to_thread((request.workspace / file).write_text, source)
         pass_by(self.home, "after the session")
         if die_in_judge(self.home):
             threading.Thread(target=_await_judge, args=(self.home, self.url), daemon=True).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.workflows.evolution.graphs import graph
 from tests.workflows.evolution.ten import TEN
 
 # Some 15 ms of work for the inputs that the tests use, for which `direct` needs next to nothing.
@@ -44,8 +45,10 @@ _VARIANTS = {
 
 
 def variant(name: str, home: Path) -> str:
-    """One of the above, or as `TOOL/VARIANT` one of the ten tools."""
+    """One of the above, or as `TOOL/VARIANT` one of the ten tools, or as `graph/VARIANT` one of a workflow."""
     tool, _, proposed = name.partition("/")
+    if tool == "graph":
+        return graph(proposed)
     if proposed:
         return next(each for each in TEN if each.name == tool).variants[proposed]
     source = _VARIANTS[name]

@@ -16,6 +16,7 @@ from ratchet.kernel.semver import Bump
 from ratchet.ledger import Transaction
 from ratchet.ledger.tools import CallRow, CallStats, ToolVersionStatus, VersionRow, list_versions
 from ratchet.tools.definition import Tool, ToolType
+from ratchet.workflows.evolution.graph import GRAPH
 from ratchet.workflows.evolution.parts import SOURCE
 from ratchet.workflows.evolution.subject import Subject, input_hash
 
@@ -45,6 +46,12 @@ _LLM = """\
 The tool is a question to a model. You may rewrite its system prompt and its prompt template; names of inputs in braces
 stand for their values and must stay. Fewer words that give the same answers are cheaper."""
 
+_GRAPH = """\
+The tool is a workflow. You may order, join, split and drop its steps, let steps run at once that need nothing of each
+other, and ask models in other words. It calls no tools, files, models or people but those that it calls now; its id,
+its inputs, the names of its outputs and the tools that it brings along stay. Begin with the steps of the critical path
+and with those that fail."""
+
 TRIED = "Tried before, oldest first; do not repeat any of it"
 _LONGEST_ERROR = 500
 _MOST_FAILURES = 3
@@ -61,7 +68,8 @@ _LONGEST = 2000
 
 
 def system_prompt(tool: Tool) -> str:
-    return f"{_SYSTEM}\n\n{_LLM if tool.type is ToolType.LLM else _PYTHON}"
+    about = {ToolType.LLM: _LLM, ToolType.WORKFLOW: _GRAPH}
+    return f"{_SYSTEM}\n\n{about.get(tool.type, _PYTHON)}"
 
 
 def make_prompt(
@@ -80,6 +88,7 @@ def make_prompt(
         f"The tool {tool.id}: {tool.description.strip()}",
         f"Why it should be better: {why}",
         _listed("What its calls took", _measured(subject.stats)),
+        _listed("Where the time of its steps goes", subject.graph),
         _listed("Calls that failed lately", [_failure(call) for call in subject.failures[:_MOST_FAILURES]]),
         _schemas(tool),
         _listed("Examples", [_example(each.input, each.output) for each in subject.shown_examples]),
@@ -127,7 +136,7 @@ def _listed(title: str, lines: Sequence[str]) -> str:
 
 
 def _file(name: str, text: str) -> str:
-    language = "python" if name == SOURCE else ""
+    language = {SOURCE: "python", GRAPH: "json"}.get(name, "")
     return f"{name} now:\n```{language}\n{text.rstrip()}\n```"
 
 

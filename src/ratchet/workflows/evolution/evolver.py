@@ -19,7 +19,7 @@ from typing import Any
 
 from ratchet.engines import Engine, Failure, Request
 from ratchet.engines.registry import EngineContext, open_engine
-from ratchet.kernel import BudgetExceeded, Conflict, NotFound, RunStatus
+from ratchet.kernel import BudgetExceeded, Conflict, Misuse, NotFound, RunStatus
 from ratchet.ledger import Spender, change_run
 from ratchet.ledger.runs import Run
 from ratchet.ledger.sessions import get_session
@@ -40,6 +40,7 @@ from ratchet.workflows.evolution.author import (
     refused_variants,
     system_prompt,
 )
+from ratchet.workflows.evolution.graph import look_at_tools
 from ratchet.workflows.evolution.health import tool_of
 from ratchet.workflows.evolution.judge import VariantJudge
 from ratchet.workflows.evolution.outcome import Evolved, EvolveRequest, VariantTry, given_up, settle
@@ -55,6 +56,7 @@ from ratchet.workflows.evolution.subject import (
     write_cases,
 )
 from ratchet.workflows.memory import remember_fix
+from ratchet.workflows.runs.tool_workflow import with_workflows
 from ratchet.workspaces import Repository
 
 Announce = Callable[[JobContext, str], None]
@@ -101,6 +103,7 @@ def plan_try(work: EvolutionContext, tried: list[VariantTry]) -> Plan:
             call=partial(_call, job, run),
             tests=subject.tests,
             refused=refused,
+            asks_models=subject.asks_models,
         ),
     )
 
@@ -158,8 +161,9 @@ async def _call(job: JobContext, run: Run, tool: Tool, values: Mapping[str, Any]
         actor=job.process_id,
         seconds=tool.timeout or CALL_SECONDS,
         folder=tool.folder,
+        tried=True,
     )
-    called = await call_tool(tool, values, occasion)
+    called = await call_tool(tool, values, with_workflows(occasion))
     if called.simulated and not run.simulated:
         raise ToolCallFailed(
             f"tool {tool.id} answered from a recording, which proves nothing", use=called.use, final=True
@@ -219,7 +223,17 @@ async def _begin(job: JobContext, wish: EvolveRequest) -> dict[str, Any]:
     with job.ledger.read() as tx:
         tool = get_tool(tx, wish.tool, folder=wish.folder)
         version = check_evolvable(tx, tool)
-    failing = await failing_examples(job, version, tool_of(tool, version))
+    definition = tool_of(tool, version)
+    asks_models = False
+    if definition.workflow is not None:
+        seen = await look_at_tools(job.runtime, definition)
+        if seen.obstacle is not None:
+            raise Misuse(
+                f"no variant of the workflow {tool.name} can be tried: {seen.obstacle}",
+                hint="rewrite it by hand",
+            )
+        asks_models = seen.asks_models
+    failing = await failing_examples(job, version, definition)
     with job.ledger.read() as tx:
         subject = choose_subject(tx, tool, cases=settings.cases, low=settings.low)
     with _repository(job, tool.id) as repository:
@@ -240,6 +254,7 @@ async def _begin(job: JobContext, wish: EvolveRequest) -> dict[str, Any]:
         "base": base,
         "cases": kept.sha256,
         "failing": failing,
+        "asks_models": asks_models,
     }
 
 
@@ -250,7 +265,12 @@ async def failing_examples(job: JobContext, version: VersionRow, tool: Tool) -> 
     """
     if not is_repeatable(tool) or not any(example.checked for example in tool.examples):
         return []
-    occasion = Occasion(job.runtime, actor=job.process_id, seconds=tool.timeout or CALL_SECONDS)
+    if tool.workflow is not None:
+        seen = await look_at_tools(job.runtime, tool)
+        if seen.asks_models or seen.obstacle is not None:
+            return []
+    occasion = Occasion(job.runtime, actor=job.process_id, seconds=tool.timeout or CALL_SECONDS, tried=True)
+    occasion = with_workflows(occasion)
     tested = await test_tool(tool, occasion)
     if tested.failed is not None:
         with job.write() as tx:

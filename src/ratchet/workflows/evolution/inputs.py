@@ -17,6 +17,7 @@ from typing import Any
 
 from ratchet.tools.caller import misfit
 from ratchet.tools.definition import Tool
+from ratchet.workflows.evolution.graph import declared_inputs
 
 _TEXTS = (
     *(
@@ -100,7 +101,10 @@ def generated_inputs(
 
 
 def declared_schema(tool: Tool) -> dict[str, Any] | None:
-    """The inputs of a tool without a schema, by the annotations of the function that is called."""
+    """The inputs of a tool without a schema: those of the workflow, or by the annotations of the function that is
+    called."""
+    if tool.workflow is not None:
+        return declared_inputs(tool.workflow)
     if tool.python is None:
         return None
     try:

@@ -274,7 +274,13 @@ class VariantJudge:
     call: CallTool = field(compare=False)
     tests: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
+    asks_models: bool = False
+    """Whether the tool is a workflow that asks models, so that one input may have several answers."""
     name: str = "variant"
+
+    @property
+    def _repeatable(self) -> bool:
+        return is_repeatable(self.incumbent) and not self.asks_models
 
     @cached_property
     def hash(self) -> str:
@@ -308,7 +314,7 @@ class VariantJudge:
             raise VariantRefused(f"it was tried before and not taken: {self.refused[variant.hash]}")
         await self._check_tests(parts, found)
         examples = await self._try_examples(variant, found)
-        if is_repeatable(variant) and found.repaired:
+        if self._repeatable and found.repaired:
             return await self._repaired(variant, parts, examples, found)
         cases = [*examples, *await self._prove(variant, found)]
         await self._measure(variant, cases, found)
@@ -322,7 +328,7 @@ class VariantJudge:
             )
         if worse := [gain.text() for gain in found.gains if gain.worse]:
             raise VariantRefused(f"it is worse in something else: {'; '.join(worse)}")
-        if is_repeatable(variant):
+        if self._repeatable:
             await self._agree(variant, better, found)
         return better
 
@@ -334,8 +340,8 @@ class VariantJudge:
         What the incumbent answers elsewhere is no model: it is wrong. Only what was scored as good is held against the
         variant, and that it must not fail where the incumbent answers.
         """
-        known = parts_of(self.incumbent)[SOURCE]
-        if any(holds_answer(parts[SOURCE], known, case.values, case.expected) for case in found.repaired):
+        [known], [text] = parts_of(self.incumbent).values(), parts.values()
+        if any(holds_answer(text, known, case.values, case.expected) for case in found.repaired):
             raise VariantRefused("it holds the answer to an example instead of working it out")
         failed = [case for case in self.held_out if not await self._still_answers(variant, case, found)]
         if failed:
@@ -429,7 +435,7 @@ class VariantJudge:
             new = await ask(variant, case, self.call)
             if old.right and not new.right:
                 found.note(case, new)
-                if is_repeatable(variant):
+                if self._repeatable:
                     raise VariantRefused(f"it does not do what an example shows: {new.problem}")
             if new.right and not old.right:
                 found.repaired.append(case)
@@ -451,13 +457,13 @@ class VariantJudge:
                 failed += 1
             if old.right or new.right:
                 cases.append(case)
-        if is_repeatable(variant) and failed:
+        if self._repeatable and failed:
             raise VariantRefused(f"it fails {failed} of {len(self.held_out)} held-out inputs")
         return cases
 
     async def _answered(self, case: ToolCase) -> ToolCase | None:
         """A real input with the right answer to it; nothing if that is not known any more."""
-        if not is_repeatable(self.incumbent):
+        if not self._repeatable:
             return case
         first = await ask(self.incumbent, case, self.call)
         again = await ask(self.incumbent, case, self.call)
@@ -485,7 +491,7 @@ class VariantJudge:
 
     def _check_rounds(self, cases: Sequence[ToolCase], found: VariantFindings) -> None:
         """What the incumbent always got right, the variant must too. A model may err, but not more often."""
-        if not is_repeatable(self.incumbent):
+        if not self._repeatable:
             return
         for index, case in enumerate(cases):
             sure = all(each.answers[MeasuredSide.INCUMBENT][index].right for each in found.rounds)

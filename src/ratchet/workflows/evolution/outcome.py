@@ -25,7 +25,7 @@ from ratchet.runtime import JobContext
 from ratchet.tools.definition import Tool
 from ratchet.workflows.evolution.author import CHANGE, EVOLVED, read_change
 from ratchet.workflows.evolution.judge import IMPROVEMENT
-from ratchet.workflows.evolution.parts import parts_of, with_parts
+from ratchet.workflows.evolution.parts import UnusableVariant, parts_of, with_parts
 from ratchet.workflows.evolution.subject import Subject
 from ratchet.workspaces import Repository
 
@@ -195,4 +195,7 @@ def _variant(repository: Repository, tool: Tool, commit: str) -> tuple[str, Bump
         texts = {name: repository.read_file(commit, name).decode() for name in parts_of(tool)}
     except (NotFound, UnicodeDecodeError):
         return "files that are no version of the tool", Bump.PATCH, tool
-    return summary, bump, with_parts(tool, texts)
+    try:
+        return summary, bump, with_parts(tool, texts)
+    except UnusableVariant:
+        return summary, bump, tool

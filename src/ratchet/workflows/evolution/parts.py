@@ -11,8 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import Misuse
-from ratchet.tools.definition import LlmBody, PythonBody, Tool
+from ratchet.tools.definition import LlmBody, PythonBody, Tool, WorkflowBody
+from ratchet.workflows.evolution.graph import GRAPH, asks_person, graph_text, read_graph, same_graph
 
 MOST_BYTES = 256 * 1024
 
@@ -63,24 +66,36 @@ def parts_of(tool: Tool) -> dict[str, str]:
         case PythonBody():
             raise Misuse(
                 f"the tool {tool.id} uses the network, so its old calls cannot be repeated to try a variant",
-                hint="rewrite it by hand; only python tools without network and llm tools evolve",
+                hint="rewrite it by hand; only python tools without network, llm tools and workflows evolve",
             )
         case LlmBody(system_prompt=system, prompt_template=template):
             return {SYSTEM: system or "", TEMPLATE: template or ""}
+        case WorkflowBody(spec=spec) as body if not asks_person(read_spec(spec)):
+            return {GRAPH: graph_text(body)}
+        case WorkflowBody():
+            raise Misuse(
+                f"the workflow {tool.id} asks a person, so its old calls cannot be repeated to try a variant",
+                hint="rewrite it by hand",
+            )
     raise Misuse(
         f"the tool {tool.id} is of type {tool.type}, which Ratchet does not rewrite",
-        hint="only python tools without network and llm tools evolve",
+        hint="only python tools without network, llm tools and workflows evolve",
     )
 
 
 def with_parts(tool: Tool, parts: Mapping[str, str]) -> Tool:
-    """The tool with other texts, and everything else as it was."""
+    """The tool with other texts, and everything else as it was. Raises `UnusableVariant`."""
     match tool.body:
         case PythonBody() as body:
             return tool.with_body(replace(body, source=parts[SOURCE]))
         case LlmBody() as body:
             system, template = parts[SYSTEM] or None, parts[TEMPLATE] or None
             return tool.with_body(replace(body, system_prompt=system, prompt_template=template))
+        case WorkflowBody() as body:
+            try:
+                return tool.with_body(read_graph(body, parts[GRAPH]))
+            except SpecError as error:
+                raise UnusableVariant(f"{GRAPH} is no version of it: {error}") from error
     raise Misuse(f"the tool {tool.id} is of type {tool.type}, which Ratchet does not rewrite")
 
 
@@ -91,10 +106,12 @@ def read_parts(tool: Tool, directory: Path) -> dict[str, str]:
 
 def same_parts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether a variant changes nothing that matters: comments and layout of code, blanks around a prompt."""
-    return all(
-        same_program(one[name], other[name]) if name == SOURCE else one[name].strip() == other[name].strip()
-        for name in one
-    )
+    same = {SOURCE: same_program, GRAPH: same_graph}
+    return all(same.get(name, _same_text)(one[name], other[name]) for name in one)
+
+
+def _same_text(one: str, other: str) -> bool:
+    return one.strip() == other.strip()
 
 
 _TRIVIAL_LENGTH = 3
@@ -102,8 +119,8 @@ _TRIVIAL_NUMBER = 10
 
 
 def holds_answer(source: str, before: str, given: Any, expected: Any) -> bool:
-    """Whether the answer to an example was written into a program: the whole input stands in it, or a part of the input
-    and a part of the answer, and did not before. Values too small to tell are not looked at."""
+    """Whether the answer to an example was written into a program or a graph: the whole input stands in it, or a part
+    of the input and a part of the answer, and did not before. Values too small to tell are not looked at."""
     new = _constants(source) - _constants(before)
     asked, answered = set(_leaves(given)), set(_leaves(expected))
     return bool(asked and asked <= new) or bool(new & asked and new & answered)

@@ -29,6 +29,7 @@ from ratchet.ledger.tools import (
 from ratchet.sandbox import Bounds
 from ratchet.tools.definition import Example, Tool, ToolType, full_name
 from ratchet.tools.invocation import difference
+from ratchet.workflows.evolution.graph import graph_report
 from ratchet.workflows.evolution.health import tool_of
 from ratchet.workflows.evolution.parts import MOST_BYTES, SOURCE, parts_of
 
@@ -219,6 +220,10 @@ class Subject:
     tests: str | None
     failing: frozenset[str] = frozenset()
     """The examples that the incumbent fails, by the hashes of their inputs."""
+    asks_models: bool = False
+    """Whether it is a workflow that asks models."""
+    graph: Sequence[str] = ()
+    """Where the time of a workflow goes, in sentences."""
 
     @property
     def shown_examples(self) -> list[Example]:
@@ -265,7 +270,8 @@ def remembered_subject(tx: Transaction, begun: Mapping[str, Any], held_out: Sequ
     found = _subject(
         tx, tool, incumbent, tool_of(tool, incumbent), calls_of(tx, incumbent.id, limit=_CALLS), held_out
     )
-    return replace(found, failing=frozenset(begun.get("failing", ())))
+    failing = frozenset(begun.get("failing", ()))
+    return replace(found, failing=failing, asks_models=bool(begun.get("asks_models")))
 
 
 def _subject(
@@ -288,6 +294,7 @@ def _subject(
         call_stats(tx, incumbent.id),
         failures,
         read_tests(definition),
+        graph=graph_report(tx, definition, calls),
     )
 
 

@@ -149,7 +149,7 @@ class _ToolCaller:
     ) -> ToolResult:
         """Carry out a call, on record if it is one of a tool. Raises `StepFailed`."""
         try:
-            if fixed is None:
+            if fixed is None or self._occasion.tried:
                 return await carry_out()
             return await on_record(
                 carry_out, fixed.tool, fixed.tool_id, fixed.version_id, call.values, self._occasion
