@@ -231,8 +231,8 @@ class KafkaSource:
             raise ConnectionError(self._trouble)
         if found is None:
             return []
-        if (error := found.error()) is not None:
-            raise ConnectionError(error.str())
+        if (trouble := found.error()) is not None:
+            raise ConnectionError(trouble.str())
         # The time tells a message from the one that had its place before the topic was made again.
         place = (found.topic(), found.partition(), found.offset(), found.timestamp()[1])
         return [Message(":".join(map(str, place)), found.value() or b"", found)]
