@@ -19,7 +19,7 @@ from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import latest
 from ratchet.ledger.projects import add_project, change_project, get_project
 from ratchet.ledger.protocols import add_protocol_steps, change_protocol, get_protocol, list_protocol_steps
-from ratchet.ledger.sessions import stages_of_step
+from ratchet.ledger.usage import stages_of_step
 from ratchet.projects.clone import open_clone
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.protocols.jobs import add_kinds

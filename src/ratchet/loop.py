@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
 from ratchet.engines.run import Keeping, plain, run_session
-from ratchet.engines.transcript import Account, Listener, SessionWriter, account_of, write_now
+from ratchet.engines.transcript import Account, SessionListener, SessionWriter, account_of, write_now
 from ratchet.judges import Candidate, Judge, Judged, Report, hear
 from ratchet.judges.judge import record_judged
 from ratchet.kernel import (
@@ -305,7 +305,7 @@ class Judgement:
 
     judged: Judged
     account: Account
-    listener: Listener
+    listener: SessionListener
 
     async def record(self, write: SessionWriter, also: Callable[[Transaction], T], *, trials: int = 0) -> T:
         """Record the evidence and what it used, and do what `also` does, in one transaction."""
@@ -323,7 +323,7 @@ class Judgement:
 
 async def judge_candidate(account: Account, judge: Judge, candidate: Candidate) -> Judgement:
     """Ask a judge. Whatever the candidate does, there is an answer, and never a good one by accident."""
-    listener = Listener(account)
+    listener = SessionListener(account)
     with listener.listening():
         return Judgement(await hear(judge, replace(candidate, listen=listener.hear)), account, listener)
 

@@ -14,7 +14,7 @@ from ratchet.ledger import Ledger, Run
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.questions import Approval
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.runtime import Runtime, Worker
 from tests.agents.settled import settle
 from tests.runtime.deaths import die_at, places_passed

@@ -18,8 +18,7 @@ from ratchet.engines.replay import Recording
 from ratchet.kernel import BudgetExceeded, Limits, Misuse, NotFound, Usage
 from ratchet.ledger.agents import AgentVersion, find_version, get_agent
 from ratchet.ledger.check import check
-from ratchet.ledger.sessions import SessionRow, list_sessions
-from ratchet.ledger.usage import set_budget, total
+from ratchet.ledger.usage import SessionRow, list_sessions, set_budget, total
 from ratchet.modelserver import ModelServer, Script, Turn, answer, fail, hang, say
 from ratchet.runtime import Runtime, open_ledger, open_runtime
 from tests.agents.made_up import make_agent

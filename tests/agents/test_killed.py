@@ -14,8 +14,7 @@ from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import get_agent, list_versions
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.usage import total
+from ratchet.ledger.usage import list_sessions, total
 from ratchet.runtime import Runtime, list_jobs
 from tests.agents.authors import PLACES
 from tests.agents.settled import settle, tree

@@ -19,7 +19,7 @@ from ratchet.agents.servers import Launch, call_tool, serving
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Run
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.modelserver import ModelServer, Script, Turn, answer, call, call_freely
 from ratchet.runtime import Kinds, Runtime, Worker, open_ledger, open_runtime
 from tests.agents.specimens import files

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.cli.completing.values import QUERIES, names_in, place_of, rows
+from ratchet.cli.completing.shapes import QUERIES, names_in, place_of, rows
 from ratchet.config import load_settings
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import create_agent

@@ -13,7 +13,7 @@ from ratchet.cli.commands.research import run
 from ratchet.config.keys import Research
 from ratchet.kernel import TrialStatus
 from ratchet.research.start import ResearchRequest
-from ratchet.server.routes import research
+from ratchet.server.routes import flows
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "research.md").read_text()
@@ -42,7 +42,7 @@ def test_every_field_of_a_start_over_http_is_told() -> None:
     assert set(re.findall(r"`(\w+)`", told)) >= {each.name for each in fields(ResearchRequest)}
 
 
-@pytest.mark.parametrize("path", sorted({each.path for each in research.router.routes}))  # type: ignore[attr-defined]
+@pytest.mark.parametrize("path", sorted({each.path for each in flows.research.routes}))  # type: ignore[attr-defined]
 def test_every_address_is_told(path: str) -> None:
     plain = path.replace("{run}", "RUN").replace("{exp}", "EXP")
     head, _, last = plain.rpartition("/")

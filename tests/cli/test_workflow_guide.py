@@ -15,7 +15,7 @@ from ratchet.cli.catalogue import CATALOGUE, Branch
 from ratchet.cli.command import Command, LazyGroup
 from ratchet.config.workflow_settings import Evolution, McpToolServer, Tools, Workflows
 from ratchet.operations import Operation
-from ratchet.server.routes import workflows as routes
+from ratchet.server.routes import flows
 from ratchet.tools import operations as tools
 from ratchet.tools.definition import CALLABLE, Body, Constraints, Tool
 from ratchet.workflows import operations as workflows
@@ -38,7 +38,7 @@ ROUTES = [
 # What a tool knows that no definition says: where it lies, what it was made of, and what nobody has asked for.
 NO_KEYS = {"extra", "folder", "files", "warnings", "capabilities"}
 BODIES: list[tuple[str, set[str]]] = [
-    ("workflow", set(routes.Export.model_fields)),
+    ("workflow", set(flows.Export.model_fields)),
     *(
         (name, {each for each in operation.parameters if f"{{{each}}}" not in operation.path})
         for name, operation in OPERATIONS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.engines import EventKind, SessionEvent
-from ratchet.engines.transcript import Account, Listener
+from ratchet.engines.transcript import Account, SessionListener
 from ratchet.ledger import Budgets, EventFilter, Ledger, Spender
 from ratchet.ledger import events as log
 from ratchet.ledger.attention import spent
@@ -22,10 +22,10 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open(f"sqlite:///{tmp_path}/ledger.db", tmp_path / "artifacts")
 
 
-def listener_of(ledger: Ledger) -> tuple[Listener, int]:
+def listener_of(ledger: Ledger) -> tuple[SessionListener, int]:
     with ledger.write() as tx:
         run_id = create_run(tx, "research", "r")
-    return Listener(Account(ledger, "test", Spender(run_id=run_id), Budgets(), "engine")), run_id
+    return SessionListener(Account(ledger, "test", Spender(run_id=run_id), Budgets(), "engine")), run_id
 
 
 def said(ledger: Ledger, run_id: int) -> list[str | None]:

@@ -37,7 +37,6 @@ from ratchet.ledger.protocols import add_protocol, add_protocol_steps
 from ratchet.ledger.research import add_lesson, open_research, record_specialist
 from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
-from ratchet.ledger.sessions import add_session, finish_stage
 from ratchet.ledger.tables import (
     approvals,
     artifact_contents,
@@ -63,7 +62,7 @@ from ratchet.ledger.tables import (
     workflows,
 )
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
-from ratchet.ledger.usage import charge, hold, set_budget
+from ratchet.ledger.usage import add_session, charge, finish_stage, hold, set_budget
 from tests.ledger.actors import acting, append_steadily, heard, place_of, put_back, take_backup
 from tests.ledger.conftest import MakeLedger
 from tests.ledger.test_hostile_backups import LATER, Archive

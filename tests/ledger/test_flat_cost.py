@@ -20,7 +20,6 @@ from ratchet.ledger import runs as work
 from ratchet.ledger import usage as spending
 from ratchet.ledger.attention import spent, today
 from ratchet.ledger.ledger import read_log
-from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.tables import (
     artifacts,
     attempts,
@@ -34,6 +33,7 @@ from ratchet.ledger.tables import (
     usage,
     usage_days,
 )
+from ratchet.ledger.usage import list_sessions
 from ratchet.runtime import job as queue
 from ratchet.runtime.claim import QueueRule
 from ratchet.runtime.job import JobStatus, RetryPolicy

@@ -25,8 +25,7 @@ from ratchet.ledger.database import make_engine
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.questions import add_clarification
 from ratchet.ledger.runs import create_run, create_steps
-from ratchet.ledger.sessions import add_session, list_sessions
-from ratchet.ledger.usage import DAY_MS, charge, set_budget
+from ratchet.ledger.usage import DAY_MS, add_session, charge, list_sessions, set_budget
 
 USED = Usage(input_tokens=10, cached_tokens=1, output_tokens=5, cost_microusd=100, wall_ms=7, trials=1)
 

@@ -6,7 +6,7 @@ from ratchet.kernel import NotFound, Usage
 from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
-from ratchet.ledger.sessions import add_session, get_session, list_sessions
+from ratchet.ledger.usage import add_session, get_session, list_sessions
 
 
 def test_a_session_is_found_again_with_what_it_used(ledger: Ledger) -> None:

@@ -18,8 +18,8 @@ from ratchet.ledger.agents import get_agent
 from ratchet.ledger.agents import list_versions as list_agent_versions
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
-from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import in_flight, latest_trials
+from ratchet.ledger.usage import list_sessions
 from ratchet.loop import ENDED, JUDGED, KEPT, OPENED, PROPOSED
 from ratchet.research.start import ResearchRequest as WantedResearch
 from ratchet.research.start import start_research

@@ -10,8 +10,7 @@ import pytest
 from ratchet.kernel import Outcome, RunStatus, StepStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
-from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.usage import total
+from ratchet.ledger.usage import list_sessions, total
 from ratchet.runtime import Runtime, start_run
 from tests.loop.flow import PLACES, REF
 from tests.runtime.fleet import Fleet

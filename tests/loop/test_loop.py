@@ -34,8 +34,7 @@ from ratchet.ledger import events as log
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.attention import spent
 from ratchet.ledger.runs import get_attempt, get_run, latest_attempts, list_steps
-from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.usage import set_budget, total
+from ratchet.ledger.usage import list_sessions, set_budget, total
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
 from ratchet.workspaces import Repository, WorkspaceKind

@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.judges import CommandJudge, VerdictJudge, first_failure
 from ratchet.kernel import Outcome
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.modelserver import ModelServer
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ratchet.kernel import RatchetError
 from ratchet.memory.sqlite import SqliteMemory
-from ratchet.memory.sqlite.vectors import reembed_file
+from ratchet.memory.sqlite.memory import reembed_file
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from ratchet.config import Loaded
 from ratchet.kernel import Outcome, RunStatus, StepStatus
 from ratchet.ledger.projects import change_project, get_project
 from ratchet.ledger.runs import list_attempts
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.projects.clone import open_clone
 from ratchet.projects.secrets import put_secrets
 from tests.forges.github_stand_in import GitHubStandIn

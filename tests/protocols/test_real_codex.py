@@ -16,9 +16,8 @@ from fastapi.testclient import TestClient
 from ratchet.config import Loaded
 from ratchet.kernel import RunStatus
 from ratchet.ledger.projects import change_project, get_project
-from ratchet.ledger.sessions import SessionRow, list_sessions
 from ratchet.ledger.tables import artifact_contents
-from ratchet.ledger.usage import total
+from ratchet.ledger.usage import SessionRow, list_sessions, total
 from ratchet.modelserver import ModelServer, Turn, answer, call, say
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.runtime import Worker

@@ -16,10 +16,9 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.events import EventFilter, latest
 from ratchet.ledger.research import list_lessons
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
-from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
-from ratchet.ledger.usage import total
+from ratchet.ledger.usage import list_sessions, total
 from ratchet.modelserver import ModelServer, Script, Turn, call, call_mcp, say
 from ratchet.research.jobs import KIND
 from ratchet.research.start import ResearchRequest, start_research

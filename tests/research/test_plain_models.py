@@ -10,8 +10,8 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.kernel import TrialStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.trial_pages import latest_trials
+from ratchet.ledger.usage import list_sessions
 from ratchet.modelserver import ModelServer, say
 from ratchet.research.start import ResearchRequest
 from tests.engines.conftest import Place

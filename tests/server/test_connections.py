@@ -14,7 +14,7 @@ import pytest
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.runtime import JobStatus, open_runtime
-from ratchet.server.connection import MOST_HEADER_BYTES
+from ratchet.server.serving import MOST_HEADER_BYTES
 from tests.runtime.conftest import ended
 from tests.runtime.kinds import make_kinds
 from tests.server.conftest import Server

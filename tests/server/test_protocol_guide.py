@@ -13,15 +13,15 @@ from ratchet.projects.secrets import NAMES
 from ratchet.protocols.operations import PROTOCOL_OPERATIONS
 from ratchet.protocols.step_operations import ABOUT_PROTOCOLS, SPEC_OPERATIONS, STEP_OPERATIONS, approve_step
 from ratchet.server.operation import body_of, router_of
-from ratchet.server.routes import attempts, protocols, webhooks
+from ratchet.server.routes import attempts, flows, webhooks
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "protocols-api.md").read_text()
 ROUTERS = (
     attempts.router,
     router_of("projects", OPERATIONS),
-    protocols.router,
-    protocols.specs,
-    protocols.steps,
+    flows.protocols,
+    flows.specs,
+    flows.steps,
     webhooks.router,
 )
 PLACES = re.compile(r"\{(\w+?)(?:_id)?(?::path)?\}")

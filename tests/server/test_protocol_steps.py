@@ -10,8 +10,7 @@ from fastapi.testclient import TestClient
 from ratchet.kernel import Outcome, StepStatus, Usage
 from ratchet.ledger import Budgets, Ledger, Spender, change_step
 from ratchet.ledger.runs import close_attempt, create_run, create_steps, get_step, open_attempt
-from ratchet.ledger.sessions import add_session
-from ratchet.ledger.usage import charge
+from ratchet.ledger.usage import add_session, charge
 from tests.server.protocol_things import new_project, new_protocol, new_step, ok
 
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

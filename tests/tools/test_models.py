@@ -20,8 +20,7 @@ from ratchet.kernel import Limits, Misuse
 from ratchet.ledger import Spender
 from ratchet.ledger.events import EventFilter, since
 from ratchet.ledger.runs import create_run
-from ratchet.ledger.sessions import SessionRow, list_sessions
-from ratchet.ledger.usage import set_budget, total
+from ratchet.ledger.usage import SessionRow, list_sessions, set_budget, total
 from ratchet.modelserver import ModelServer, Script, Turn, answer, cut, fail, hang, say
 from ratchet.runtime import Runtime, open_ledger, open_runtime
 from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult

@@ -82,12 +82,12 @@ def offer(
 ) -> None:
     """Add resources and prompts. Raises what the library says of a function that can be none."""
     for uri, (text, mime_type, function) in resources.items():
-        server.resource(uri, name=function.__name__, description=text, mime_type=mime_type)(_told(function))
+        server.resource(uri, name=function.__name__, description=text, mime_type=mime_type)(_with_error_texts(function))
     for name, (text, function) in prompts.items():
-        server.prompt(name=name, description=text)(_told(function))
+        server.prompt(name=name, description=text)(_with_error_texts(function))
 
 
-def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_error_texts(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, but what it raises is in the log and reaches its caller as a sentence."""
 
     def failure(error: BaseException) -> MCPError:

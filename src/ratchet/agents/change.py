@@ -29,7 +29,7 @@ from ratchet.kernel import Misuse, Outcome, RunStatus
 from ratchet.ledger import Run, Transaction, change_run
 from ratchet.ledger.agents import AgentRow, AgentVersion, get_agent, get_version, give_up_creation
 from ratchet.ledger.runs import list_runs, list_steps
-from ratchet.ledger.sessions import stages_of_step
+from ratchet.ledger.usage import stages_of_step
 from ratchet.loop import Attempted, Plan, attempt
 from ratchet.runtime import JobContext, complete_run, enter_run
 from ratchet.runtime.attempts import ENDED, ended_attempt

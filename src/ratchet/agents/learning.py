@@ -283,7 +283,7 @@ def begin_proposal(
         tx,
         runtime,
         name,
-        _told(incident, given, wanted),
+        _report_of(incident, given, wanted),
         severity=Severity.HIGH,
         source=source,
         engine=engine,
@@ -295,7 +295,7 @@ def begin_proposal(
     return run_id
 
 
-def _told(incident: Incident, arguments: Mapping[str, Any], expect: Mapping[str, Any]) -> str:
+def _report_of(incident: Incident, arguments: Mapping[str, Any], expect: Mapping[str, Any]) -> str:
     what = {
         "failed": "failed",
         "error": "got no answer",

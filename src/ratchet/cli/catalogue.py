@@ -42,11 +42,9 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "demo": Leaf("Watch Ratchet work, in less than a minute.", "demo:demo"),
     "chat": Leaf("Say what you want: it is planned, shown and run.", "chat:chat"),
     "serve": Leaf("Serve the HTTP API and the console, with a worker beside them.", "serve:serve"),
-    "console": Leaf(
-        "Print a link into the console of the server that works on this home.", "console:console"
-    ),
+    "console": Leaf("Print a link into the console of the server that works on this home.", "serve:console"),
     "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "mcp:mcp"),
-    "worker": Leaf("Run jobs until stopped.", "worker:worker"),
+    "worker": Leaf("Run jobs until stopped.", "serve:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to fix them.", "doctor:doctor"),
     "usage": Leaf("Show what engines used and what it cost, by engine and model and by run.", "usage:usage"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),
@@ -326,10 +324,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "Projects: the git repositories that protocols work on.",
         {
             "add": Leaf("Register a repository as a project, and set it up.", "project_make:add"),
-            "list": Leaf("List projects, newest first.", "project_look:list_"),
+            "list": Leaf("List projects, newest first.", "project_make:list_"),
             "show": Leaf(
                 "Show one project: where it is, its checks, and how its onboarding stands.",
-                "project_look:show",
+                "project_make:show",
             ),
             "onboard": Leaf(
                 "Set a project up: resume where that is blocked, or look at the repository again.",
@@ -341,7 +339,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "project_change:checks",
             ),
             "questions": Leaf(
-                "List what is asked about a project and its protocols.", "project_look:questions"
+                "List what is asked about a project and its protocols.", "project_make:questions"
             ),
             "answer": Leaf(
                 "Answer a question about a project or its protocols; what waited for it is resumed.",
@@ -351,7 +349,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Show which secrets a project has, set one, or remove one.", "project_change:secrets"
             ),
             "branches": Leaf(
-                "List the branches that the remote of a project has now.", "project_look:branches"
+                "List the branches that the remote of a project has now.", "project_make:branches"
             ),
             "delete-branch": Leaf(
                 "Delete a branch of the remote of a project.", "project_change:delete_branch"
@@ -497,8 +495,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         {
             "list": Leaf("List schedules with their next time.", "runtime.operations.schedules:list_"),
             "show": Leaf("Show one schedule and its next times.", "runtime.operations.schedules:show"),
-            "add": Leaf("Make or replace a schedule.", "schedule:add"),
-            "next": Leaf("Show the next times of a schedule, or of a time as it is said.", "schedule:next_"),
+            "add": Leaf("Make or replace a schedule.", "workflow_schedule:add"),
+            "next": Leaf(
+                "Show the next times of a schedule, or of a time as it is said.", "workflow_schedule:next_"
+            ),
             "pause": Leaf("Pause a schedule.", "runtime.operations.schedules:pause"),
             "resume": Leaf("Resume a paused schedule.", "runtime.operations.schedules:resume"),
             "remove": Leaf("Remove a schedule.", "runtime.operations.schedules:remove"),
@@ -567,6 +567,6 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         },
         "For those who write engines, tools or agents, or who work on Ratchet itself.",
     ),
-    "completion": Leaf("Print the completion script of a shell.", "completion:completion"),
+    "completion": Leaf("Print the completion script of a shell.", "man:completion"),
     "man": Leaf("Print the manual page of a command.", "man:man"),
 }

@@ -29,7 +29,7 @@ from ratchet.ledger.events import last_id
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import get_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.runs import get_run, list_steps
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.projects.local import base_branch, free_name, project_at
 from ratchet.projects.registration import register_project
 from ratchet.protocols.ci import ask_forge

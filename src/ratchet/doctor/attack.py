@@ -59,7 +59,7 @@ class AttackResult:
     held: bool
 
 
-class Outside:
+class OutsideWorld:
     """Things of the machine that an attack must not reach, and a workspace that it may write."""
 
     def __init__(self, directory: Path, address: tuple[str, int], abstract: str) -> None:
@@ -80,12 +80,12 @@ class Outside:
         self.victim.wait()
 
 
-Given = Callable[[Outside], Any]
+Given = Callable[[OutsideWorld], Any]
 # What got through, in words; nothing if nothing did.
-Got = Callable[[Finished, Outside], str]
+Got = Callable[[Finished, OutsideWorld], str]
 
 
-def _result(done: Finished, _: Outside) -> str:
+def _result(done: Finished, _: OutsideWorld) -> str:
     """For one that raises unless it gets something."""
     return f"it got {done.value!r:.80}" if done.ok and done.value else ""
 
@@ -93,7 +93,7 @@ def _result(done: Finished, _: Outside) -> str:
 def _past(stopped: Stopped) -> Got:
     """For one that must be stopped by a bound, or fail for want of what the bound does not give."""
 
-    def got(done: Finished, _: Outside) -> str:
+    def got(done: Finished, _: OutsideWorld) -> str:
         if done.ok:
             return "it ran past the bound and ended well"
         return "" if done.stopped in (stopped, None) else f"it ran until the bound {done.stopped}"
@@ -101,43 +101,43 @@ def _past(stopped: Stopped) -> Got:
     return got
 
 
-def _wrote(_: Finished, outside: Outside) -> str:
+def _wrote(_: Finished, outside: OutsideWorld) -> str:
     return "it wrote a file of the machine" if Path(f"{outside.secret}.new").exists() else ""
 
 
-def _ended_victim(_: Finished, outside: Outside) -> str:
+def _ended_victim(_: Finished, outside: OutsideWorld) -> str:
     with contextlib.suppress(subprocess.TimeoutExpired):
         outside.victim.wait(0.05)
         return "a process of the machine was ended"
     return ""
 
 
-def _canary(done: Finished, outside: Outside) -> str:
+def _canary(done: Finished, outside: OutsideWorld) -> str:
     return "it read the environment of another process" if outside.mark in done.stdout.decode() else ""
 
 
-def _left_behind(_: Finished, outside: Outside) -> str:
+def _left_behind(_: Finished, outside: OutsideWorld) -> str:
     left = [path.name for path in outside.workspace.rglob("*") if path.lstat().st_mode & 0o6000]
     return f"left behind: {', '.join(left)}" if left else ""
 
 
-def _leases(done: Finished, _: Outside) -> str:
+def _leases(done: Finished, _: OutsideWorld) -> str:
     return "it got a lease" if done.ok and any(each.startswith("lease ") for each in done.value) else ""
 
 
-def _survived(_: Finished, outside: Outside) -> str:
+def _survived(_: Finished, outside: OutsideWorld) -> str:
     return "a process of it lives on" if processes_with(outside.mark) else ""
 
 
-def _pretended(done: Finished, _: Outside) -> str:
+def _pretended(done: Finished, _: OutsideWorld) -> str:
     return f"it is reported as {done.stopped}" if done.stopped else ""
 
 
-def _many_names(done: Finished, _: Outside) -> str:
+def _many_names(done: Finished, _: OutsideWorld) -> str:
     return f"it made {done.value} names" if done.ok and done.value >= 20_000 else ""
 
 
-def _many_sent(done: Finished, _: Outside) -> str:
+def _many_sent(done: Finished, _: OutsideWorld) -> str:
     most, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"{done.value} are on their way, and Ratchet may have {most}"
@@ -146,16 +146,16 @@ def _many_sent(done: Finished, _: Outside) -> str:
     )
 
 
-def _many_watches(done: Finished, _: Outside) -> str:
+def _many_watches(done: Finished, _: OutsideWorld) -> str:
     most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
     return f"it has {done.value} of {most}" if done.ok and done.value > most // 4 else ""
 
 
-def _rights(done: Finished, _: Outside) -> str:
+def _rights(done: Finished, _: OutsideWorld) -> str:
     return f"it has capabilities {done.value}" if done.ok and int(done.value, 16) else ""
 
 
-def _read_whole(done: Finished, outside: Outside) -> str:
+def _read_whole(done: Finished, outside: OutsideWorld) -> str:
     try:
         read_report(outside.workspace, "report")
     except BadReport:
@@ -274,7 +274,9 @@ async def attack_here(
         return await asyncio.gather(*(one(attack, way) for attack in attacks for way in attack.ways))
 
 
-async def _attack(attack: Attack, way: str, outside: Outside, floor: frozenset[Layer] | None) -> AttackResult:
+async def _attack(
+    attack: Attack, way: str, outside: OutsideWorld, floor: frozenset[Layer] | None
+) -> AttackResult:
     def result(happened: str, stopped_by: str, *, held: bool) -> AttackResult:
         return AttackResult(attack.name, way, attack.expected, happened, stopped_by, held)
 
@@ -336,7 +338,7 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
-def _policy(way: str, outside: Outside, floor: frozenset[Layer] | None) -> Policy:
+def _policy(way: str, outside: OutsideWorld, floor: frozenset[Layer] | None) -> Policy:
     if way == NODE:
         return Policy(floor=floor)
     if way == COMMAND:
@@ -421,7 +423,7 @@ def _stopped_by(done: Finished, attack: Attack) -> str:
 
 
 @contextlib.contextmanager
-def _outside() -> Iterator[Callable[[], Outside]]:
+def _outside() -> Iterator[Callable[[], OutsideWorld]]:
     """Makes what each attack must not reach, and servers that no attack may reach."""
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-attack-") as directory,
@@ -432,7 +434,7 @@ def _outside() -> Iterator[Callable[[], Outside]]:
         abstract.bind("\0" + name)
         abstract.listen()
         with greeting(server), greeting(abstract):
-            yield lambda: Outside(Path(directory), server.getsockname(), name)
+            yield lambda: OutsideWorld(Path(directory), server.getsockname(), name)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from ratchet.engines.engine import (
     SessionFailed,
     Transcript,
 )
-from ratchet.engines.transcript import Account, Listener, SessionWriter, record_session
+from ratchet.engines.transcript import Account, SessionListener, SessionWriter, record_session
 from ratchet.kernel import RatchetError, Usage, exhausted
 from ratchet.ledger import Transaction
 
@@ -185,7 +185,7 @@ async def run_session(
     for what cannot be used. Then one transaction charges the usage (with what was `also_used`), records the session
     under its number, and does what `record` or `failed` does.
     """
-    listener, prompt = Listener(account), ""
+    listener, prompt = SessionListener(account), ""
     try:
         async with requested as request:
             prompt = request.prompt
@@ -224,7 +224,7 @@ async def _record_failure(
     account: Account,
     write: SessionWriter,
     keeping: Keeping,
-    listener: Listener,
+    listener: SessionListener,
     prompt: str,
     error: SessionFailed,
     failed: Callable[[Transaction, SessionFailed], None],

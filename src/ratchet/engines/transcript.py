@@ -18,8 +18,7 @@ from ratchet.engines.engine import EventKind, Session, SessionEvent, SessionFail
 from ratchet.kernel import LedgerUnavailable, Usage
 from ratchet.ledger import ArtifactStore, Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.runs import mark_simulated
-from ratchet.ledger.sessions import add_session
-from ratchet.ledger.usage import charge, was_charged
+from ratchet.ledger.usage import add_session, charge, was_charged
 from ratchet.observe.logs import logger
 from ratchet.runtime import JobContext, configured_budgets
 
@@ -87,7 +86,7 @@ class _Written:
     reported: Usage
 
 
-class Listener:
+class SessionListener:
     """Takes a session's events, and knows how much of its usage is charged already."""
 
     def __init__(self, account: Account) -> None:

@@ -33,7 +33,7 @@ def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) ->
         from ratchet.memory.qdrant import reembed_server
 
         return reembed_server(settings.qdrant, embedder)
-    from ratchet.memory.sqlite.vectors import reembed_file
+    from ratchet.memory.sqlite.memory import reembed_file
 
     return reembed_file(home / FILE_NAME, embedder)
 

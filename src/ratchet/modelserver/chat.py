@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
+    ChatMessage,
     Document,
-    Message,
     ScriptedAnswer,
     ScriptedCall,
     Speaker,
@@ -27,12 +27,12 @@ _SPEAKERS: Mapping[str, Speaker] = {
 }
 
 
-class Chat:
+class ChatCompletions:
     """`POST /v1/chat/completions`"""
 
-    def messages(self, body: Mapping[str, Any]) -> list[Message]:
+    def messages(self, body: Mapping[str, Any]) -> list[ChatMessage]:
         return [
-            Message(_SPEAKERS.get(str(each.get("role")), "system"), text_of(each.get("content")))
+            ChatMessage(_SPEAKERS.get(str(each.get("role")), "system"), text_of(each.get("content")))
             for each in objects(body.get("messages"))
         ]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
+    ChatMessage,
     Document,
-    Message,
     ScriptedAnswer,
     ScriptedCall,
     Tokens,
@@ -34,9 +34,12 @@ _REASONS = {"length": "max_tokens", "refused": "refusal"}
 class Messages:
     """`POST /v1/messages`"""
 
-    def messages(self, body: Mapping[str, Any]) -> list[Message]:
+    def messages(self, body: Mapping[str, Any]) -> list[ChatMessage]:
         given = objects(body.get("messages"))
-        return [Message("system", text_of(body.get("system"))), *(m for each in given for m in _read(each))]
+        return [
+            ChatMessage("system", text_of(body.get("system"))),
+            *(m for each in given for m in _read(each)),
+        ]
 
     def tools(self, body: Mapping[str, Any]) -> list[str]:
         return [str(each.get("name")) for each in objects(body.get("tools"))]
@@ -143,15 +146,15 @@ def _delta(index: int, delta: Document) -> Document:
     return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def _read(message: Document) -> Iterator[Message]:
+def _read(message: Document) -> Iterator[ChatMessage]:
     """A user's message may hold tool results beside what the user says."""
     content = message.get("content")
     role = message.get("role")
     if role != "user":
-        yield Message("assistant" if role == "assistant" else "system", text_of(content))
+        yield ChatMessage("assistant" if role == "assistant" else "system", text_of(content))
     elif isinstance(content, list):
         for part in content:
             is_result = isinstance(part, dict) and part.get("type") == "tool_result"
-            yield Message("tool" if is_result else "user", text_of(part))
+            yield ChatMessage("tool" if is_result else "user", text_of(part))
     else:
-        yield Message("user", text_of(content))
+        yield ChatMessage("user", text_of(content))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratchet.modelserver.turn import (
+    ChatMessage,
     Document,
-    Message,
     ScriptedAnswer,
     ScriptedCall,
     Speaker,
@@ -32,10 +32,10 @@ _DELTAS = {
 class Responses:
     """`POST /v1/responses`"""
 
-    def messages(self, body: Mapping[str, Any]) -> list[Message]:
+    def messages(self, body: Mapping[str, Any]) -> list[ChatMessage]:
         given = body.get("input")
         if isinstance(given, str):
-            return [Message("user", given)]
+            return [ChatMessage("user", given)]
         return [_message(item) for item in objects(given)]
 
     def tools(self, body: Mapping[str, Any]) -> list[str]:
@@ -163,15 +163,15 @@ def _deltas(kind: str, place: Document, field: str, text: str) -> Iterator[Docum
     yield {"type": f"{kind}.done", **place, field: text}
 
 
-def _message(item: Document) -> Message:
+def _message(item: Document) -> ChatMessage:
     kind = str(item.get("type", "message"))
     if kind.endswith("_output"):
-        return Message("tool", text_of(item.get("output")))
+        return ChatMessage("tool", text_of(item.get("output")))
     if kind == "message":
-        return Message(_SPEAKERS.get(str(item.get("role")), "system"), text_of(item.get("content")))
+        return ChatMessage(_SPEAKERS.get(str(item.get("role")), "system"), text_of(item.get("content")))
     if kind == "additional_tools":
-        return Message("system", "")
-    return Message("assistant", text_of(item))
+        return ChatMessage("system", "")
+    return ChatMessage("assistant", text_of(item))
 
 
 def _tool_names(tools: Any, prefix: str = "") -> Iterator[str]:

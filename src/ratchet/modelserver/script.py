@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import ConfigError, Misuse, RatchetError, is_name
-from ratchet.modelserver.turn import Message, ScriptedCall, Tokens, Turn
+from ratchet.modelserver.turn import ChatMessage, ScriptedCall, Tokens, Turn
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -122,7 +122,7 @@ class Seen:
     headers: Mapping[str, str]
     body: dict[str, Any]
     at: float
-    messages: tuple[Message, ...] = field(default=(), repr=False)
+    messages: tuple[ChatMessage, ...] = field(default=(), repr=False)
     tools: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -248,7 +248,7 @@ def _condition(turn: Turn) -> str:
     return " and ".join(parts)
 
 
-def _joined(messages: Iterable[Message]) -> str:
+def _joined(messages: Iterable[ChatMessage]) -> str:
     return "\n".join(each.text for each in messages)
 
 

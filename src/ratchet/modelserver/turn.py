@@ -48,7 +48,7 @@ Speaker = Literal["system", "user", "tool", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ChatMessage:
     """One message of a conversation, whatever protocol it came by."""
 
     speaker: Speaker
@@ -76,7 +76,7 @@ class ScriptedAnswer:
 class Wire(Protocol):
     """One provider's way to write requests, answers and errors."""
 
-    def messages(self, body: Mapping[str, Any]) -> list[Message]: ...
+    def messages(self, body: Mapping[str, Any]) -> list[ChatMessage]: ...
 
     def tools(self, body: Mapping[str, Any]) -> list[str]: ...
 

@@ -35,7 +35,7 @@ from ratchet.ledger.protocols import (
     list_protocol_steps,
 )
 from ratchet.ledger.runs import lock_run
-from ratchet.ledger.sessions import stages_of_step
+from ratchet.ledger.usage import stages_of_step
 from ratchet.projects.address import CloneMissing
 from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.clone import opened_clone, stoppable

@@ -31,8 +31,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.protocols import ProtocolStep
 from ratchet.ledger.questions import list_blockers
 from ratchet.ledger.runs import unended_attempt
-from ratchet.ledger.sessions import stages_of_step
-from ratchet.ledger.usage import Spender, accounts
+from ratchet.ledger.usage import Spender, accounts, stages_of_step
 from ratchet.loop import RECORDED, Attempted, GitTrunk, Plan, attempt
 from ratchet.projects.environments import Environment, stays_inside
 from ratchet.protocols.engine_choice import PERSON, choose, session_author

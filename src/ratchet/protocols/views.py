@@ -10,9 +10,8 @@ from ratchet.kernel import Outcome, RunStatus, StepStatus, Usage
 from ratchet.ledger import Event, Step
 from ratchet.ledger.artifacts import of_attempts
 from ratchet.ledger.protocols import Protocol, ProtocolStep
-from ratchet.ledger.sessions import SessionRow
-from ratchet.ledger.sessions import of_attempts as sessions_of_attempts
-from ratchet.ledger.usage import totals
+from ratchet.ledger.usage import SessionRow, totals
+from ratchet.ledger.usage import of_attempts as sessions_of_attempts
 from ratchet.operations import Listing, described, filled, record
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.runtime.attempts import run_step
-    from ratchet.runtime.group_commit import GroupCommit
     from ratchet.runtime.job import Job, JobStatus, count_jobs, get_job, list_jobs
     from ratchet.runtime.jobs import Jobs, QueueState, list_queues
     from ratchet.runtime.processes import Process, anybody_works, list_processes
     from ratchet.runtime.runs import cancel_run, complete_run, enter_run, pause_run, resume_run, start_run
     from ratchet.runtime.runtime import (
         GaveWay,
+        GroupCommit,
         JobContext,
         Kinds,
         Runtime,

@@ -26,9 +26,8 @@ from ratchet.ledger.runs import (
     open_attempt,
     unended_attempt,
 )
-from ratchet.ledger.sessions import finish_stage, finished_stages, stages_of_step
 from ratchet.ledger.statuses import UNCHANGED
-from ratchet.ledger.usage import hold
+from ratchet.ledger.usage import finish_stage, finished_stages, hold, stages_of_step
 from ratchet.observe import logs, tracing
 from ratchet.runtime.runtime import configured_budgets
 

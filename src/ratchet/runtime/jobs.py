@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from ratchet.kernel import Conflict, JobId, Misuse, NotFound, Outcome, RunStatus, StepStatus
 from ratchet.ledger import Topic, Transaction, change_run, change_step, to_json
 from ratchet.ledger.runs import close_attempt, get_run, unended_attempt
-from ratchet.ledger.sessions import finished_stages
 from ratchet.ledger.tables import attempts, job_tallies, jobs, queues, stages, steps, trials
 from ratchet.ledger.transaction import upsert
+from ratchet.ledger.usage import finished_stages
 from ratchet.runtime.claim import QueueLook, QueueRule, claim, foreground_waits, look, must_wait
 from ratchet.runtime.job import (
     BACKGROUND,

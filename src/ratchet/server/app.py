@@ -26,17 +26,7 @@ from ratchet.server.middleware import BodyLimit, Measuring, RequestIds
 from ratchet.server.operation import router_of
 from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems, documented
 from ratchet.server.project_scope import guard
-from ratchet.server.routes import (
-    artifacts,
-    attempts,
-    events,
-    health,
-    protocols,
-    queues,
-    research,
-    webhooks,
-    workflows,
-)
+from ratchet.server.routes import attempts, events, flows, health, webhooks
 from ratchet.server.service import Service
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
@@ -46,19 +36,19 @@ from ratchet.workflows.triggers import OPERATIONS as TRIGGER_OPERATIONS
 _OPEN = (health.router, webhooks.router)
 _GUARDED = (
     router_of("projects", PROJECT_OPERATIONS, responses=documented(400, 401, 403, 422, 502)),
-    protocols.router,
-    protocols.steps,
-    protocols.specs,
+    flows.protocols,
+    flows.steps,
+    flows.specs,
     router_of("runs", runs.OPERATIONS),
     attempts.router,
     router_of("agents", (*AGENT_OPERATIONS, *JUDGE_OPERATIONS, *PRODUCTION_OPERATIONS, *ACCESS_OPERATIONS)),
-    research.router,
-    workflows.router,
+    flows.research,
+    flows.workflows,
     router_of("tools", (*TOOL_OPERATIONS, *tool_operations.OPERATIONS)),
     router_of("approvals", approvals.OPERATIONS),
-    artifacts.router,
+    attempts.artifact_router,
     events.router,
-    queues.router,
+    flows.queues,
     router_of("jobs", jobs.JOB_OPERATIONS),
     router_of("schedules", (*SCHEDULE_OPERATIONS, *schedules.OPERATIONS)),
     router_of("triggers", TRIGGER_OPERATIONS),

@@ -51,7 +51,7 @@ class StepOptions:
         }
 
 
-class Step(Generic[P, R]):
+class AuthoredStep(Generic[P, R]):
     """A function that runs in a process of its own, inside of workflows. Called anywhere else, it is the function."""
 
     def __init__(self, function: Callable[P, R], options: StepOptions) -> None:
@@ -161,7 +161,7 @@ _STEPS: dict[int, FunctionType] = {}
 
 
 @overload
-def step(function: Callable[P, R], /) -> Step[P, R]: ...
+def step(function: Callable[P, R], /) -> AuthoredStep[P, R]: ...
 
 
 @overload
@@ -174,13 +174,17 @@ def step(
     requirements: tuple[str, ...] | list[str] = (),
     secrets: tuple[str, ...] | list[str] = (),
     network: bool = False,
-) -> Callable[[Callable[P, R]], Step[P, R]]: ...
+) -> Callable[[Callable[P, R]], AuthoredStep[P, R]]: ...
 
 
 def step(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a step of a function. Its types are checked when it runs, and its source goes into the workflow."""
     settings = StepOptions(**options)
-    return Step(function, settings) if function is not None else lambda given: Step(given, settings)
+    return (
+        AuthoredStep(function, settings)
+        if function is not None
+        else lambda given: AuthoredStep(given, settings)
+    )
 
 
 @contextmanager

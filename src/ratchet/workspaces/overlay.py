@@ -27,7 +27,7 @@ _number = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class Warm:
+class WarmCopy:
     tree: str
     files: Path
 
@@ -41,20 +41,20 @@ class WarmCheckouts:
         # Users are counted here, and one thread builds while the others wait for what it builds.
         self._lock = threading.Lock()
 
-    def borrow(self, ground: Ground, tree: str) -> Warm:
+    def borrow(self, ground: Ground, tree: str) -> WarmCopy:
         """A checkout of the tree, or of one near it. Give it back with `give_back`."""
         with self._lock:
             for _ in range(_TRIES):
                 for candidate in self._nearest(ground, tree):
                     if self._hold(candidate):
-                        return Warm(candidate, self._root / candidate / "files")
+                        return WarmCopy(candidate, self._root / candidate / "files")
                 self._build(ground, tree)
                 if self._hold(tree):
                     self._evict(ground)
-                    return Warm(tree, self._root / tree / "files")
+                    return WarmCopy(tree, self._root / tree / "files")
             raise WorkspaceError(f"a shared checkout in {self._root} is removed as often as it is made")
 
-    def give_back(self, warm: Warm) -> None:
+    def give_back(self, warm: WarmCopy) -> None:
         with self._lock:
             descriptor, users = self._held[warm.tree]
             if users > 1:
@@ -181,7 +181,7 @@ class OverlayCheckout:
         self._tree = tree
         self._upper = path.with_name(f".{path.name}.upper")
         self._work = path.with_name(f".{path.name}.work")
-        self._warm: Warm | None = None
+        self._warm: WarmCopy | None = None
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ import pytest
 
 from ratchet.engines import EventKind, Failure, McpServer, Request
 from ratchet.engines.engine import EngineTool
-from ratchet.engines.llm.tools import Surface, tools_of
+from ratchet.engines.llm.tools import ToolSurface, tools_of
 from ratchet.kernel import Misuse
 from ratchet.modelserver import ModelServer, ScriptedCall, Turn, call, call_mcp, hang, say
 from tests.cancelling import refusing_server, unheeded_moments
@@ -214,7 +214,7 @@ def test_a_tool_that_nobody_gave_is_not_there(llm: LlmSubject) -> None:
 @pytest.mark.soak
 def test_connecting_ends_as_cancelled_at_whichever_moment_it_is_cancelled() -> None:
     async def connect(url: str) -> None:
-        surface = Surface(workspace=None, path="", seconds=60.0)
+        surface = ToolSurface(workspace=None, path="", seconds=60.0)
         async with tools_of([McpServer("lab", url=url)], surface):
             raise AssertionError("nobody answers")
 

@@ -17,7 +17,7 @@ from ratchet.ledger.events import since
 from ratchet.ledger.projects import Project, change_project, get_project
 from ratchet.ledger.protocols import Protocol, ProtocolStep, add_protocol, get_protocol, list_protocol_steps
 from ratchet.ledger.runs import create_run
-from ratchet.ledger.sessions import SessionRow, list_sessions
+from ratchet.ledger.usage import SessionRow, list_sessions
 from ratchet.modelserver import ModelServer, Script, Turn
 from ratchet.projects.clone import open_clone
 from ratchet.protocols.names import number_of

@@ -11,7 +11,7 @@ from ratchet.ledger import EventFilter, Ledger
 from ratchet.ledger.events import since
 from ratchet.ledger.projects import get_project
 from ratchet.ledger.protocols import get_protocol, list_protocol_steps
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.modelserver import ModelServer, Turn, answer, hang
 from ratchet.projects.clone import open_clone
 from ratchet.runtime import Runtime, cancel_run

@@ -17,8 +17,7 @@ from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.events import latest
 from ratchet.ledger.protocols import ProtocolStep, add_protocol_steps, get_protocol_step
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.usage import set_budget, total
+from ratchet.ledger.usage import list_sessions, set_budget, total
 from ratchet.modelserver import answer
 from ratchet.protocols.qa import MARKDOWN, QaJudge, judge_step_commit
 from ratchet.runtime import JobContext, Kinds, Worker, open_runtime, start_run

@@ -15,7 +15,7 @@ from ratchet.kernel import RunStatus, StepStatus, Usage
 from ratchet.ledger import Ledger, Spender, change_run, change_step
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_run, create_steps, get_step, open_attempt
-from ratchet.ledger.sessions import add_session
+from ratchet.ledger.usage import add_session
 from ratchet.server.service import hash_of
 from tests.server.console.visitor import Visitor
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 
-from ratchet.server.console.pages import ROUTERS
+from ratchet.server.console.app import ROUTERS
 from tests.server.console.visitor import Visitor
 
 _ROUTES = {

@@ -11,7 +11,7 @@ from ratchet.ledger import EventFilter
 from ratchet.ledger.events import latest
 from ratchet.ledger.questions import request_approval
 from ratchet.runtime.processes import leave, register
-from ratchet.server.mcp.tools import READING
+from ratchet.server.mcp.face import READING
 from tests.agents.made_up import NAME
 from tests.server.mcp.conftest import PROJECT_TOKEN, World, text_of, told
 

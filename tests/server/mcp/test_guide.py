@@ -18,9 +18,9 @@ from claude_agent_sdk import __file__ as claude_package
 from mcp import Client
 
 from ratchet.cli.commands.mcp import mcp
+from ratchet.server.mcp.face import ACTING
 from ratchet.server.mcp.server import PATH
 from ratchet.server.mcp.tool import Declared
-from ratchet.server.mcp.tools import ACTING
 from tests.server.mcp.conftest import World
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text()

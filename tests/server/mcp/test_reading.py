@@ -10,8 +10,8 @@ from mcp import Client, MCPError
 
 from ratchet.kernel import RunStatus
 from ratchet.ledger.statuses import change_run
+from ratchet.server.mcp.face import ACTING, READING
 from ratchet.server.mcp.tool import LONGEST_ANSWER
-from ratchet.server.mcp.tools import ACTING, READING
 from tests.server.mcp.conftest import LONG_TEXT, World, fitting_arguments, text_of, told
 
 

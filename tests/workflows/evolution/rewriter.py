@@ -17,7 +17,7 @@ from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, S
 from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Usage
 from ratchet.ledger import Ledger
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.workflows.evolution.author import TRIED
 from tests.runtime.deaths import pass_by
 from tests.runtime.kinds import mark

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.ledger import Ledger
-from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.tools import ToolVersionStatus
-from ratchet.ledger.usage import total
+from ratchet.ledger.usage import list_sessions, total
 from ratchet.runtime import Runtime, start_run
 from tests.runtime.deaths import die_at, places_passed
 from tests.runtime.fleet import Fleet

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.modelserver import ModelServer, call, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime
 from ratchet.workflows.evolution import evolve_tool

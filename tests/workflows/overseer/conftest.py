@@ -14,7 +14,7 @@ from ratchet.engines import Engine
 from ratchet.ledger import EventFilter, Run
 from ratchet.ledger.events import since
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import SessionRow, list_sessions
+from ratchet.ledger.usage import SessionRow, list_sessions
 from ratchet.ledger.workflows import SavedWorkflow, list_workflows
 from ratchet.modelserver import ModelServer, Script, Turn
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, open_ledger, open_runtime

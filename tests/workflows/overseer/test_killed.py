@@ -9,8 +9,7 @@ import pytest
 from ratchet.kernel import RunStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import list_sessions
-from ratchet.ledger.usage import total
+from ratchet.ledger.usage import list_sessions, total
 from ratchet.ledger.workflows import list_workflows
 from ratchet.memory import open_memory
 from ratchet.modelserver import ModelServer, Turn, answer

@@ -13,8 +13,8 @@ from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowInput, Workfl
 from ratchet.ledger import EventFilter
 from ratchet.ledger import events as log
 from ratchet.ledger.runs import get_run
-from ratchet.ledger.sessions import list_sessions
 from ratchet.ledger.tools import call_stats
+from ratchet.ledger.usage import list_sessions
 from ratchet.modelserver import ModelServer, fail, say
 from ratchet.runtime import Runtime, Worker, open_ledger, open_runtime, resume_run
 from ratchet.tools.caller import GROUP

@@ -183,7 +183,7 @@ _LOOK_SECONDS = 10.0
 _LONGEST_REASON = 2000
 
 
-class Condition(StrEnum):
+class HostedState(StrEnum):
     """Where a server stands."""
 
     STOPPED = "stopped"
@@ -212,7 +212,7 @@ class Keeper:
         crashed: Callable[[Role, str], bool],
     ) -> None:
         self.role = role
-        self.condition = Condition.STOPPED
+        self.condition = HostedState.STOPPED
         self.since = time.time()
         self.server: AgentServer | None = None
         self.restarts = 0
@@ -253,11 +253,11 @@ class Keeper:
                 await self._rest(self.crashes.pause)
                 self.restarts += 1
         finally:
-            self._turn(Condition.STOPPED)
+            self._turn(HostedState.STOPPED)
 
     async def _serve(self, launch: Launch) -> str:
         """Run it once; why that ended."""
-        self._turn(Condition.STARTING)
+        self._turn(HostedState.STARTING)
         async with serving(launch, self.role, self._settings) as server:
             with self._led_to(server):
                 return await self._fault(server)
@@ -280,19 +280,19 @@ class Keeper:
     @contextlib.contextmanager
     def _led_to(self, server: AgentServer) -> Iterator[None]:
         self.server = server
-        self._turn(Condition.UP)
+        self._turn(HostedState.UP)
         try:
             yield
         finally:
             # Before the server is taken down, which takes a while: no call may reach it meanwhile.
             self.server = None
-            self._turn(Condition.BACKING_OFF)
+            self._turn(HostedState.BACKING_OFF)
 
     async def _rest(self, seconds: float) -> None:
-        self._turn(Condition.BACKING_OFF)
+        self._turn(HostedState.BACKING_OFF)
         await asyncio.sleep(seconds)
 
-    def _turn(self, condition: Condition) -> None:
+    def _turn(self, condition: HostedState) -> None:
         self.condition = condition
         self.since = time.time()
         self._changed()

@@ -14,9 +14,9 @@ from ratchet.agents.gateway import Unavailable
 from ratchet.agents.gateway.request import ProxyRequest
 from ratchet.agents.host.supervisor import (
     ChangeSignal,
-    Condition,
     Fence,
     GivenUp,
+    HostedState,
     Keeper,
     Tasks,
     ToolCall,
@@ -24,7 +24,7 @@ from ratchet.agents.host.supervisor import (
 )
 from ratchet.agents.servers import Launch
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import fingerprint
 
 # A session is a few bytes here, and servers give them out as they like.
 _MOST_SESSIONS = 10_000
@@ -291,8 +291,8 @@ class HostedVersion:
         if not self.can_start:
             return "quarantined"
         conditions = {keeper.condition for keeper in self.keepers.values()}
-        order = (Condition.BACKING_OFF, Condition.STARTING, Condition.UP)
-        return next((each for each in order if each in conditions), Condition.STOPPED)
+        order = (HostedState.BACKING_OFF, HostedState.STARTING, HostedState.UP)
+        return next((each for each in order if each in conditions), HostedState.STOPPED)
 
     def status(self) -> dict[str, Any]:
         servers = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,9 @@ from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall, taking
-from ratchet.cli.output import confirm, note, print_document, print_foreign, show_page
+from ratchet.cli.output import confirm, note, print_document, print_foreign, said, show_page
 from ratchet.cli.params import detach_option, research_argument
-from ratchet.cli.research_progress import progress
-from ratchet.cli.words import compact, lines
+from ratchet.cli.words import compact, lines, one_line
 from ratchet.kernel import Misuse, RunStatus, dollars
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
@@ -51,9 +51,54 @@ from ratchet.runtime.runs import follow_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
-    from ratchet.ledger import Ledger, Run, Transaction
+    from ratchet.ledger import Event, Ledger, Run, Transaction
     from ratchet.operations import Operation
     from ratchet.research.views.text import ResearchView
+
+
+_DRAW_SECONDS = 0.25
+# After anything but a trial.
+_DRAW_REST_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def progress(ledger: Ledger, run_id: int, *, quiet: bool) -> Iterator[Callable[[Event], None]]:
+    """What is to be called with each event of the run."""
+    if quiet:
+        yield lambda _event: None
+    elif sys.stdout.isatty():
+        with _picture(ledger, run_id) as hear:
+            yield hear
+    else:
+        yield _line
+
+
+def _line(event: Event) -> None:
+    if event.type in ("trial.keep", "trial.baseline"):
+        data = event.data
+        print(f"{data['exp_id']} {event.type.removeprefix('trial.')} {data['score']:.6g}", flush=True)
+        said()
+    elif event.type in ("run.blocked", "run.failed"):
+        print(f"{event.type}: {one_line(event.message or '')}", flush=True)
+        said()
+
+
+@contextlib.contextmanager
+def _picture(ledger: Ledger, run_id: int) -> Iterator[Callable[[Event], None]]:
+    from rich.live import Live
+
+    drawn = 0.0
+    with Live(auto_refresh=False, transient=True) as live:
+
+        def hear(event: Event) -> None:
+            nonlocal drawn
+            pause = _DRAW_SECONDS if event.type.startswith("trial.") else _DRAW_REST_SECONDS
+            if time.monotonic() - drawn > pause:
+                drawn = time.monotonic()
+                with ledger.read() as tx:
+                    live.update(draw_live(read_live(tx, run_id)), refresh=True)
+
+        yield hear
 
 
 @command(

@@ -31,7 +31,7 @@ from ratchet.cli.words import lines, one_line
 from ratchet.engines.engine import Failure
 from ratchet.flowkit.reader import read_spec
 from ratchet.kernel import Conflict, Missing, Misuse, RunId, RunStatus
-from ratchet.ledger.sessions import list_sessions
+from ratchet.ledger.usage import list_sessions
 from ratchet.operations import record
 from ratchet.runtime import Kinds
 from ratchet.tools.operations import ToolVersionAnswer

@@ -26,7 +26,7 @@ from ratchet.engines.llm.choice import ModelCandidate, candidates
 from ratchet.engines.llm.connection import http_client, load_libraries
 from ratchet.engines.llm.exchange import LlmConversation, LlmConversations, ModelExchange, ModelReply
 from ratchet.engines.llm.fault import CallFault
-from ratchet.engines.llm.tools import SessionTools, Surface, mcp_is_installed, prefixed, tools_of
+from ratchet.engines.llm.tools import SessionTools, ToolSurface, mcp_is_installed, prefixed, tools_of
 from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Misuse
 
@@ -95,7 +95,7 @@ class LlmSession:
         first, *others = self._candidates
         self._transcript.say(EventKind.STARTED, first.name, {"fallbacks": [each.name for each in others]})
         self._account.check_prices(self._candidates)
-        surface = Surface(self._request.workspace, self._environment.get("PATH", ""), self._seconds)
+        surface = ToolSurface(self._request.workspace, self._environment.get("PATH", ""), self._seconds)
         async with (
             http_client(self._settings.call_seconds) as http,
             tools_of(self._request.mcp_servers, surface) as foreign,

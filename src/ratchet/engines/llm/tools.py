@@ -109,7 +109,7 @@ def mcp_is_installed() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class ToolSurface:
     """Where a server that is started for a session runs: it sees the system, the programs on the PATH and what its
     command line names, and writes only the workspace."""
 
@@ -133,7 +133,7 @@ class Surface:
 
 
 @contextlib.asynccontextmanager
-async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncIterator[list[EngineTool]]:
+async def tools_of(servers: Sequence[McpServer], surface: ToolSurface) -> AsyncIterator[list[EngineTool]]:
     """Connect to every server for the block; a server that was started for it is ended with it."""
     failed: Exception | None = None
     with cancelled_if_asked():
@@ -152,7 +152,7 @@ async def tools_of(servers: Sequence[McpServer], surface: Surface) -> AsyncItera
 
 
 async def _connected(
-    server: McpServer, surface: Surface, stack: contextlib.AsyncExitStack
+    server: McpServer, surface: ToolSurface, stack: contextlib.AsyncExitStack
 ) -> list[EngineTool]:
     complaints = stack.enter_context(_scratch_file())
     try:
@@ -180,7 +180,7 @@ async def _connected(
     ]
 
 
-def _client(server: McpServer, surface: Surface, complaints: TextIO) -> Client:
+def _client(server: McpServer, surface: ToolSurface, complaints: TextIO) -> Client:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 

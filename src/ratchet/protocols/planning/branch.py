@@ -17,7 +17,7 @@ from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, change_protocol
 from ratchet.ledger.questions import Clarification
 from ratchet.ledger.runs import find_step
-from ratchet.ledger.sessions import stages_of_step
+from ratchet.ledger.usage import stages_of_step
 from ratchet.projects.assets import asset_files, commit_assets
 from ratchet.projects.clone import Clone
 from ratchet.projects.discovery import read_facts

@@ -37,7 +37,7 @@ from ratchet.protocols.planning.plan import ProtocolPlan, spec_of
 from ratchet.protocols.planning.proposal import (
     Decomposed,
     ProposedPlan,
-    Sight,
+    RepositoryView,
     decompose_plan,
     decomposer_rules,
     look,
@@ -117,7 +117,7 @@ def _require_reviewer(work: PlanningWork) -> None:
     require_reviewer(around, work.project, work.protocol, lambda name, _: work.open_engine(name))
 
 
-def _look(work: PlanningWork, begun: Begun) -> Sight:
+def _look(work: PlanningWork, begun: Begun) -> RepositoryView:
     with work.job.ledger.read() as tx:
         return look(tx, work.protocol, work.project, work.repository, begun.ground)
 
@@ -166,7 +166,7 @@ def commit_plan(
 def end_planned(
     work: PlanningWork,
     begun: Begun,
-    sight: Sight,
+    sight: RepositoryView,
     proposed: ProposedPlan,
     decomposed: Decomposed,
     commit: str,
@@ -233,7 +233,7 @@ def _tell_decomposition(tx: Transaction, work: PlanningWork, decomposed: Decompo
         tx.event("step_decomposition_failed", message=message, data={"step": name, "reason": why}, **about)
 
 
-def _prompt_versions(sight: Sight, decomposed: Decomposed) -> dict[str, str]:
+def _prompt_versions(sight: RepositoryView, decomposed: Decomposed) -> dict[str, str]:
     versions = {"planning": prompt_version(planner_rules().encode())}
     if sight.guidance is not None:
         versions["guidance"] = prompt_version(sight.guidance.encode())

@@ -21,7 +21,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol
 from ratchet.ledger.questions import Clarification, list_clarifications
-from ratchet.ledger.sessions import get_session
+from ratchet.ledger.usage import get_session
 from ratchet.projects.discovery import read_facts
 from ratchet.protocols.names import require_number
 from ratchet.protocols.planning.branch import PLAN_STEP, Begun, PlanningWork
@@ -68,7 +68,9 @@ class ProposedPlan:
     repaired: tuple[str, ...]
 
 
-async def propose_plan(work: PlanningWork, engine: Engine, begun: Begun, sight: Sight) -> ProposedPlan:
+async def propose_plan(
+    work: PlanningWork, engine: Engine, begun: Begun, sight: RepositoryView
+) -> ProposedPlan:
     """The plan of an engine. Raises `NoAnswer` when it has none that can be carried out."""
     names = _named(work)
     engines = names if work.protocol.simulated else await authors(work)
@@ -140,7 +142,7 @@ class Decomposed:
 
 
 async def decompose_plan(
-    work: PlanningWork, engine: Engine, begun: Begun, sight: Sight, plan: ProtocolPlan
+    work: PlanningWork, engine: Engine, begun: Begun, sight: RepositoryView, plan: ProtocolPlan
 ) -> Decomposed:
     """The plan with every step that needs it in smaller tasks."""
     contents: dict[str, str] = {}
@@ -166,7 +168,12 @@ def needs_decomposition(step: PlannedStep) -> bool:
 
 
 async def _decompose(
-    work: PlanningWork, engine: Engine, begun: Begun, sight: Sight, plan: ProtocolPlan, step: PlannedStep
+    work: PlanningWork,
+    engine: Engine,
+    begun: Begun,
+    sight: RepositoryView,
+    plan: ProtocolPlan,
+    step: PlannedStep,
 ) -> str:
     structured = engine.capabilities.structured_output
 
@@ -197,7 +204,7 @@ _MOST_QUESTIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RepositoryView:
     """`files` are those nearest to the top, and `more_files` how many others there are.
 
     `guidance` is what the repository itself says about plans, if it does.
@@ -215,12 +222,14 @@ class Sight:
     answers: Sequence[Mapping[str, Any]]
 
 
-def look(tx: Transaction, protocol: Protocol, project: Project, repository: Repository, commit: str) -> Sight:
+def look(
+    tx: Transaction, protocol: Protocol, project: Project, repository: Repository, commit: str
+) -> RepositoryView:
     """The repository as it is at `commit`, and what people said."""
     facts = read_facts(project.facts)
     files = repository.list_files(commit)
     shown = _nearest(files)
-    return Sight(
+    return RepositoryView(
         name=protocol.name,
         number=require_number(protocol.name),
         folder=f".protocols/{protocol.name}",
@@ -289,7 +298,9 @@ def decomposer_rules() -> str:
     return _text("decomposer.md")
 
 
-def plan_prompt(sight: Sight, engines: Iterable[str], before: Tried | None, *, with_schema: bool) -> str:
+def plan_prompt(
+    sight: RepositoryView, engines: Iterable[str], before: Tried | None, *, with_schema: bool
+) -> str:
     """The question for a plan. `before` is the one that cannot be used."""
     form = f"type(scope): subject [protocol-{sight.number:04d}/XX]"
     parts = [
@@ -314,7 +325,7 @@ def plan_prompt(sight: Sight, engines: Iterable[str], before: Tried | None, *, w
 
 
 def step_prompt(
-    sight: Sight, plan: ProtocolPlan, step: PlannedStep, before: Tried | None, *, with_schema: bool
+    sight: RepositoryView, plan: ProtocolPlan, step: PlannedStep, before: Tried | None, *, with_schema: bool
 ) -> str:
     """The question for one step in smaller tasks."""
     parts = [
@@ -330,7 +341,7 @@ def _part(title: str, value: Any) -> str:
     return f"{title}:\n\n{_as_json(value)}"
 
 
-def _files(sight: Sight) -> str:
+def _files(sight: RepositoryView) -> str:
     title = "Files of the repository" + (f", without {sight.more_files:,} more" if sight.more_files else "")
     return (
         f"{title}, one on each line:\n\n{_lines(sight.files)}" if sight.files else "The repository is empty."

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from ratchet.judges import Candidate
-from ratchet.judges.fingerprint import fingerprint
-from ratchet.judges.judge import Deadline
+from ratchet.judges.judge import Deadline, fingerprint
 from ratchet.kernel import Misuse
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest

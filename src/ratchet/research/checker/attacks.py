@@ -24,7 +24,7 @@ from ratchet.research.checker.bench import (
     open_bench,
 )
 from ratchet.research.checker.forgeries import REACHES, forgeries
-from ratchet.research.checker.hostile import ENDS, EXHAUSTS, REFUSED, Attack, RecipeKind, plant
+from ratchet.research.checker.hostile import ENDS, EXHAUSTS, REFUSED, RecipeKind, TaskAttack, plant
 from ratchet.research.checker.outside import Outside
 from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.research.measurement.result import Unmeasured
@@ -145,7 +145,7 @@ _MOST_FILE = 16 * 1024**2
 _TRIES = 3
 # For checkouts and for a machine that has other things to do.
 _SLACK_SECONDS = 10.0
-_SEEN = Attack(name="hostile code runs", code="leave()\n")
+_SEEN = TaskAttack(name="hostile code runs", code="leave()\n")
 LINK = "is a link to the evaluator"
 _MEND = (
     "let the evaluator work the score out itself, from an answer that it checks for kind, length and range, and let "
@@ -234,7 +234,7 @@ def _shortened(task: TaskAdapter, wall_ms: list[float]) -> TaskAdapter:
     return shortened
 
 
-def _fitting(task: TaskAdapter) -> list[Attack]:
+def _fitting(task: TaskAdapter) -> list[TaskAttack]:
     assert task.trial is not None
     here = RecipeKind.NODE if task.trial.is_node else RecipeKind.COMMAND
     every = (*forgeries(task.direction), *REACHES, *EXHAUSTS, *ENDS)
@@ -287,7 +287,7 @@ class Assault:
             seconds=watch.seconds,
         )
 
-    async def try_code(self, attack: Attack) -> TaskCheck:
+    async def try_code(self, attack: TaskAttack) -> TaskCheck:
         watch = Stopwatch()
         commit = await self._commit(attack)
         return await self._tried(attack, commit, attack.expected, watch)
@@ -311,11 +311,11 @@ class Assault:
             return self._finding(tree.name, "disqualified", ended, [], watch)
         return await self._tried(tree, commit, "disqualified", watch)
 
-    async def _commit(self, attack: Attack) -> str:
+    async def _commit(self, attack: TaskAttack) -> str:
         return await self.bench.commit(plant(self.bench.task, self.files, attack, self.outside.facts()))
 
     async def _tried(
-        self, tried: Attack | HostileTree, commit: str, expected: str, watch: Stopwatch
+        self, tried: TaskAttack | HostileTree, commit: str, expected: str, watch: Stopwatch
     ) -> TaskCheck:
         """Measure a hostile candidate, look around, and measure the honest one again."""
         ended, held_up = await self._attempt(commit)

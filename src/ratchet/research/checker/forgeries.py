@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ratchet.kernel import Direction
-from ratchet.research.checker.hostile import Attack, RecipeKind
+from ratchet.research.checker.hostile import RecipeKind, TaskAttack
 
 _FAR = {Direction.MAX: "1e9", Direction.MIN: "-1e9"}
 _PLAUSIBLE = {Direction.MAX: ("1", "100"), Direction.MIN: ("0", "1e-9")}
@@ -51,39 +51,39 @@ _APPENDED = {
 }
 
 
-def forgeries(direction: Direction) -> list[Attack]:
+def forgeries(direction: Direction) -> list[TaskAttack]:
     """All of them. A number that is far beyond anything is tried, and some that could be meant."""
     far, plausible = _FAR[direction], _PLAUSIBLE[direction]
     return [
-        Attack(name="answers with a score", forge=_FORGED.format(repr(far))),
+        TaskAttack(name="answers with a score", forge=_FORGED.format(repr(far))),
         *(_object(number) for number in (far, *plausible)),
         *(_fields(number) for number in (far, *plausible)),
         *(
-            Attack(name=f"answers with {what}", forge=_FORGED.format(f"render(value, {leaf!r})"))
+            TaskAttack(name=f"answers with {what}", forge=_FORGED.format(f"render(value, {leaf!r})"))
             for what, leaf in _LEAVES.items()
         ),
-        *(Attack(name=f"answers with {what}", forge=_plain(forge)) for what, forge in _SHAPES.items()),
+        *(TaskAttack(name=f"answers with {what}", forge=_plain(forge)) for what, forge in _SHAPES.items()),
         *_printed(far),
-        Attack(name="writes score files", code=_SCORE_FILES.format(number=far), where=RecipeKind.COMMAND),
-        Attack(name="leaves pickles for the evaluator", code=_PICKLES, where=RecipeKind.COMMAND),
-        Attack(name="leaves files of noise", code=_NOISE, where=RecipeKind.COMMAND),
-        Attack(name="prints an evaluator's answer", code=_FAKE_ANSWER.format(number=far)),
-        Attack(name="answers twice", code=_TWO_ANSWERS.format(number=far), where=RecipeKind.NODE),
-        Attack(name="patches what it can reach", code=_PATCHES),
+        TaskAttack(name="writes score files", code=_SCORE_FILES.format(number=far), where=RecipeKind.COMMAND),
+        TaskAttack(name="leaves pickles for the evaluator", code=_PICKLES, where=RecipeKind.COMMAND),
+        TaskAttack(name="leaves files of noise", code=_NOISE, where=RecipeKind.COMMAND),
+        TaskAttack(name="prints an evaluator's answer", code=_FAKE_ANSWER.format(number=far)),
+        TaskAttack(name="answers twice", code=_TWO_ANSWERS.format(number=far), where=RecipeKind.NODE),
+        TaskAttack(name="patches what it can reach", code=_PATCHES),
     ]
 
 
 _FORGED = "def forged(value):\n    return {}\n"
 
 
-def _object(number: str) -> Attack:
+def _object(number: str) -> TaskAttack:
     forge = _FORGED.format(f"json.dumps(scores({number}))")
-    return Attack(name=f"answers with a score object of {number}", forge=forge)
+    return TaskAttack(name=f"answers with a score object of {number}", forge=forge)
 
 
-def _fields(number: str) -> Attack:
+def _fields(number: str) -> TaskAttack:
     more = f"json.dumps({{**value, **scores({number})}} if isinstance(value, dict) else value)"
-    return Attack(name=f"adds a score of {number} to its answer", forge=_FORGED.format(more))
+    return TaskAttack(name=f"adds a score of {number} to its answer", forge=_FORGED.format(more))
 
 
 def _plain(text: str) -> str:
@@ -91,9 +91,9 @@ def _plain(text: str) -> str:
     return "\n".join(line.removeprefix(" " * 8) for line in lines) + "\n"
 
 
-def _printed(number: str) -> list[Attack]:
+def _printed(number: str) -> list[TaskAttack]:
     return [
-        Attack(
+        TaskAttack(
             name=f"prints {what}",
             where=RecipeKind.COMMAND,
             code=f"import json\n{_SCORES}\n{_LAST_LINE.format(text=text.replace('{number}', number))}",
@@ -378,14 +378,14 @@ atexit.register(make)
 """
 
 REACHES = (
-    Attack(name="reads evaluator, task, home and ledger", code=_READ),
-    Attack(name="writes to them and everywhere else", code=_WRITE),
-    Attack(name="looks for secrets in environments", code=_ENVIRONMENT),
-    Attack(name="calls over the network", code=_NETWORK),
-    Attack(name="kills its parent, its group and every process it can", code=_KILL),
-    Attack(name="traces its parent and writes into its memory", code=_TRACE),
-    Attack(name="reads descriptors that it was not given", code=_DESCRIPTORS),
-    Attack(name="edits its own checkout and the stage files", code=_OWN_FILES),
-    Attack(name="leaves links in the place of its files", code=_LINKS, where=RecipeKind.COMMAND),
-    Attack(name="leaves pipes, sockets and devices", code=_STRANGE, where=RecipeKind.COMMAND),
+    TaskAttack(name="reads evaluator, task, home and ledger", code=_READ),
+    TaskAttack(name="writes to them and everywhere else", code=_WRITE),
+    TaskAttack(name="looks for secrets in environments", code=_ENVIRONMENT),
+    TaskAttack(name="calls over the network", code=_NETWORK),
+    TaskAttack(name="kills its parent, its group and every process it can", code=_KILL),
+    TaskAttack(name="traces its parent and writes into its memory", code=_TRACE),
+    TaskAttack(name="reads descriptors that it was not given", code=_DESCRIPTORS),
+    TaskAttack(name="edits its own checkout and the stage files", code=_OWN_FILES),
+    TaskAttack(name="leaves links in the place of its files", code=_LINKS, where=RecipeKind.COMMAND),
+    TaskAttack(name="leaves pipes, sockets and devices", code=_STRANGE, where=RecipeKind.COMMAND),
 )

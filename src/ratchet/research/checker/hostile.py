@@ -35,7 +35,7 @@ class RecipeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attack:
+class TaskAttack:
     """`code` runs when the recipe does, before anything of it. `forge` defines `forged(value)`, which turns an honest
     answer into the text of another. `ends` are the statuses that the trial may end with; `scores` says that it may also
     come to a score, as long as that is not better than the honest one.
@@ -145,30 +145,30 @@ atexit.register(time.sleep, 3600)
 """
 
 EXHAUSTS = (
-    Attack(name="leaves grandchildren behind", code=_GRANDCHILDREN),
-    Attack(name="forks without end", code=_FORK_BOMB),
-    Attack(name="takes all memory", code=_MEMORY),
-    Attack(name="prints without end", code=_OUTPUT, ends=CRASH, scores=False),
-    Attack(name="leaves a thousand files", code=_FILES, where=RecipeKind.COMMAND),
-    Attack(name="writes a file beyond its limit", code=_LARGE_FILE, where=RecipeKind.COMMAND),
-    Attack(name="nests directories without end", code=_NESTED, where=RecipeKind.COMMAND),
-    Attack(name="hangs", code=_HANG, ends=OVERRUN, scores=False),
-    Attack(name="computes without end", code="while True:\n    pass\n", ends=OVERRUN, scores=False),
-    Attack(name="stops itself", code=_STOPS_ITSELF),
-    Attack(name="sleeps when it ends", code=_SLEEPS_AT_EXIT),
+    TaskAttack(name="leaves grandchildren behind", code=_GRANDCHILDREN),
+    TaskAttack(name="forks without end", code=_FORK_BOMB),
+    TaskAttack(name="takes all memory", code=_MEMORY),
+    TaskAttack(name="prints without end", code=_OUTPUT, ends=CRASH, scores=False),
+    TaskAttack(name="leaves a thousand files", code=_FILES, where=RecipeKind.COMMAND),
+    TaskAttack(name="writes a file beyond its limit", code=_LARGE_FILE, where=RecipeKind.COMMAND),
+    TaskAttack(name="nests directories without end", code=_NESTED, where=RecipeKind.COMMAND),
+    TaskAttack(name="hangs", code=_HANG, ends=OVERRUN, scores=False),
+    TaskAttack(name="computes without end", code="while True:\n    pass\n", ends=OVERRUN, scores=False),
+    TaskAttack(name="stops itself", code=_STOPS_ITSELF),
+    TaskAttack(name="sleeps when it ends", code=_SLEEPS_AT_EXIT),
 )
 ENDS = (
-    Attack(name="raises", code="raise ValueError('hostile')\n"),
-    Attack(name="raises with a very long message", code="raise ValueError('x' * 300_000)\n"),
-    Attack(name="raises what no program catches", code="raise KeyboardInterrupt\n"),
-    Attack(name="recurses until it crashes", code="import ctypes\nctypes.string_at(0)\n"),
-    Attack(name="exits with 0 and no answer", code="os._exit(0)\n"),
-    Attack(name="exits with 3", code="leave()\n"),
+    TaskAttack(name="raises", code="raise ValueError('hostile')\n"),
+    TaskAttack(name="raises with a very long message", code="raise ValueError('x' * 300_000)\n"),
+    TaskAttack(name="raises what no program catches", code="raise KeyboardInterrupt\n"),
+    TaskAttack(name="recurses until it crashes", code="import ctypes\nctypes.string_at(0)\n"),
+    TaskAttack(name="exits with 0 and no answer", code="os._exit(0)\n"),
+    TaskAttack(name="exits with 3", code="leave()\n"),
     # A shell says by this code that a program is missing, which is nobody's idea: it is tried again.
-    Attack(name="exits with 127", code="os._exit(127)\n", ends=REFUSED | {TrialStatus.INFRA_ERROR}),
-    Attack(name="kills itself", code="os.kill(os.getpid(), 9)\n"),
-    Attack(name="aborts", code="os.abort()\n"),
-    Attack(name="closes all its descriptors", code="os.closerange(0, 256)\n"),
+    TaskAttack(name="exits with 127", code="os._exit(127)\n", ends=REFUSED | {TrialStatus.INFRA_ERROR}),
+    TaskAttack(name="kills itself", code="os.kill(os.getpid(), 9)\n"),
+    TaskAttack(name="aborts", code="os.abort()\n"),
+    TaskAttack(name="closes all its descriptors", code="os.closerange(0, 256)\n"),
 )
 
 
@@ -272,7 +272,7 @@ _AT_THE_END = "exec({code!r}, {{'FACTS': {facts!r}, 'RECIPE': globals()}})"
 
 
 def plant(
-    task: TaskAdapter, files: Mapping[str, bytes], attack: Attack, facts: Mapping[str, Any]
+    task: TaskAdapter, files: Mapping[str, bytes], attack: TaskAttack, facts: Mapping[str, Any]
 ) -> dict[str, bytes]:
     """The changed files of a hostile candidate; none when there is no Python in the recipe.
 
@@ -295,7 +295,7 @@ def plant(
     return planted
 
 
-def _first(task: TaskAdapter, attack: Attack) -> str:
+def _first(task: TaskAdapter, attack: TaskAttack) -> str:
     if attack.forge and task.trial is not None and not task.trial.is_node:
         return f"{FORGE}\n{attack.forge}\n{FORGE_COMMAND}"
     return attack.code

@@ -42,7 +42,7 @@ from ratchet.research.views.trials import kept_best_first, measured
 _BATCH = 100
 
 
-class Outline:
+class ExportOutline:
     """Children in the order of their ids as text, as the format has it."""
 
     def __init__(self, tx: Transaction, run_id: int) -> None:
@@ -206,7 +206,7 @@ def leaderboard(tx: Transaction, run_id: int, form: Format, best: BestRow | None
 
 
 def knowledge(
-    tx: Transaction, run_id: int, form: Format, best: BestRow | None, outline: Outline
+    tx: Transaction, run_id: int, form: Format, best: BestRow | None, outline: ExportOutline
 ) -> Iterator[str]:
     yield "# Research Knowledge Base\n*Written by Ratchet from its ledger; lessons are at the end.*\n\n"
     yield from _tree_notes(form)
@@ -235,7 +235,9 @@ def _tree_notes(form: Format) -> Iterator[str]:
     yield f"awk -F '\\t' '$6 == \"keep\"' {TREE} | sort -t \"$(printf '\\t')\" -k 7,7g\n```\n\n"
 
 
-def _lineage(tx: Transaction, run_id: int, form: Format, best: BestRow, outline: Outline) -> Iterator[str]:
+def _lineage(
+    tx: Transaction, run_id: int, form: Format, best: BestRow, outline: ExportOutline
+) -> Iterator[str]:
     yield "**Current-best lineage** (root → best):\n```\n"
     line = ancestors(tx, run_id, best.trial.number, limit=_LONGEST_LINE)
     # Whole, since a line of a page leaves out the cells that a trial was imported with.
@@ -401,7 +403,7 @@ def export_run(
         form = format_of(run, standing, find_trial(tx, run_id, 0), task)
         with unfinished(directory, _FILES, overwrite=overwrite) as files:
             count = _write_results(tx, run_id, form, files)
-            outline = Outline(tx, run_id)
+            outline = ExportOutline(tx, run_id)
             _write(files, TREE, _tree(form, outline))
             best = None
             if standing.best is not None:
@@ -431,7 +433,7 @@ def _ended(tx: Transaction, run_id: int) -> Iterator[Trial]:
         after = page[-1].number
 
 
-def _tree(form: Format, outline: Outline) -> Iterator[str]:
+def _tree(form: Format, outline: ExportOutline) -> Iterator[str]:
     score = form.layout.score
     yield f"exp_id\tparent_exp\tdepth\tpath\tspecialist\tstatus\t{score}\tdelta_vs_best\thypothesis\n"
     for trial, way in outline.preorder():

@@ -400,7 +400,7 @@ def processes(call: Call) -> Listing[ProcessAnswer]:
         return Listing([ProcessAnswer.of(each) for each in list_processes(tx)])
 
 
-# The API shows queues as an object by name: see `server/routes/queues.py`.
+# The API shows queues as an object by name: see `server/routes/flows.py`.
 QUEUE_OPERATIONS = (pause, resume)
 PROCESS_OPERATIONS = (processes,)
 JOB_OPERATIONS = (jobs, show, cancel)

@@ -18,7 +18,7 @@ from ratchet.ledger.ledger import tail_log
 from ratchet.ledger.projects import projects_of_runs
 from ratchet.ledger.protocols import get_protocol_step
 from ratchet.ledger.runs import get_attempt, get_run, get_step
-from ratchet.ledger.sessions import SessionRow, get_session, list_sessions
+from ratchet.ledger.usage import SessionRow, get_session, list_sessions
 from ratchet.loop import PROMPT_FILE
 from ratchet.protocols.views import attempt_answers
 from ratchet.server.console.access import ROOT
@@ -27,8 +27,7 @@ from ratchet.server.console.page import Page, View
 from ratchet.server.fields import MAX_ID, Foreign, Id, IdFilter, Json, Moment, Paging, Shape, TextFilter
 from ratchet.server.operation import shown
 from ratchet.server.project_scope import enter
-from ratchet.server.routes.artifacts import content
-from ratchet.server.routes.attempts import change_of
+from ratchet.server.routes.attempts import change_of, content
 from ratchet.server.service import Access, Api
 
 router = APIRouter()

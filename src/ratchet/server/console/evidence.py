@@ -24,7 +24,7 @@ class Excerpt:
     cut: bool
 
 
-class Finding(BaseModel):
+class ReviewFinding(BaseModel):
     message: str = ""
     severity: str = "note"
     rule: str = "review"
@@ -39,7 +39,7 @@ class Part(BaseModel):
     outcome: str
     reason: str = ""
     simulated: bool = False
-    findings: list[Finding] = []
+    findings: list[ReviewFinding] = []
     outputs: dict[str, str] = {}
 
 

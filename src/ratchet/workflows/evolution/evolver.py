@@ -22,8 +22,8 @@ from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.kernel import BudgetExceeded, Conflict, Misuse, NotFound, RunStatus
 from ratchet.ledger import Spender, change_run
 from ratchet.ledger.runs import Run
-from ratchet.ledger.sessions import get_session
 from ratchet.ledger.tools import VersionRow, get_tool, note_examples
+from ratchet.ledger.usage import get_session
 from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.observe.logs import logger
