@@ -140,6 +140,17 @@ def test_twenty_questions_at_once_are_all_counted(asking: Asking) -> None:
 
 
 @only_sqlite
+def test_no_address_is_asked_that_an_agent_names(asking: Asking) -> None:
+    """It would reach all that this machine reaches, past what its egress allows."""
+    asking.open(say("one"))
+    elsewhere = asking.server.script("elsewhere", [say("got you")])
+    for model in (f"{asking.server.openai_url('elsewhere')}#m", "replay:/dev/zero"):
+        with pytest.raises(Misuse, match="is an address or a file"):
+            asking.ask(model=model)
+    assert elsewhere.requests == []
+
+
+@only_sqlite
 def test_a_budget_of_the_run_that_made_the_version_holds_for_its_questions(asking: Asking) -> None:
     script = asking.open(say("one"), say("two"))
     asking.ask()

@@ -281,3 +281,17 @@ def test_a_key_opens_what_its_scope_says_of_its_agent_and_nothing_else(
     assert [each.status_code for each in refused] == [403] * len(refused)
     assert api.delete(f"/agents/{NAME}/keys/site").status_code == 204
     assert api.get(f"/agents/{NAME}", headers=bearer).status_code == 401
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("named", ["engine", "model"])
+@pytest.mark.parametrize("hostile", ["replay:/dev/zero", "llm:http://169.254.169.254/v1#m", "/etc/passwd"])
+def test_a_key_names_engines_and_models_by_their_names_alone(
+    api: TestClient, greeter: AgentRow, named: str, hostile: str
+) -> None:
+    made = api.post(f"/agents/{NAME}/keys", json={"key": "site", "scopes": ["admin"]})
+    bearer = {"Authorization": f"Bearer {made.json()['key']}"}
+    for path, rest in (("feedback", {"message": "better"}), ("incidents/1/propose", {})):
+        answer = api.post(f"/agents/{NAME}/{path}", json={**rest, named: hostile}, headers=bearer)
+        assert answer.status_code in (403, 422), answer.text
+        assert "an address or a file" in answer.text or "recording" in answer.text

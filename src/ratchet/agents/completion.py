@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.engines import Request, Session
-from ratchet.engines.registry import EngineContext, open_engine
+from ratchet.engines.registry import EngineContext, names_address, open_engine
 from ratchet.engines.run import Keeping, plain, run_session
 from ratchet.engines.transcript import Account, write_in_thread
 from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Misuse
@@ -121,6 +121,9 @@ async def ask_llm(
     a question that cannot be asked. `simulated` in the answer says that no model has given it.
     """
     _check_length(prompt, system, schema)
+    if names_address(model):
+        # The engine has the network, and an agent does not.
+        raise Misuse(f"{model!r} is an address or a file", hint="name a model by its name in the settings")
     settings = runtime.settings
     asker = await asyncio.to_thread(_asker, runtime, agent, commit)
     engine = open_engine(settings.agents.llm, EngineContext(settings, runtime.home, os.environ))

@@ -57,7 +57,7 @@ Engine = Annotated[
     line_of("Who writes it, see `ratchet engine list`; engines.default if not given.", "ENGINE", engine=True),
 ]
 Model = Annotated[
-    str | None, line_of("The model that the engine uses; its own choice if not given.", "MODEL")
+    str | None, line_of("The model that the engine uses; its own choice if not given.", "MODEL", engine=True)
 ]
 Simulated = Annotated[
     bool, Param("Allow recorded sessions; what they make is marked as a simulation.", flag="--simulated")

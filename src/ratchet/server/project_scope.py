@@ -133,9 +133,9 @@ def enter(api: Access, tx: Transaction, kind: Kind, number: int) -> None:
 
 
 def check_names(api: Access, operation: Operation[..., Any], sent: Mapping[str, Any]) -> None:
-    """Have one who holds only a project's token name engines and models by their names, and places of the project.
+    """Have all but the operator name engines and models by their names, and places of the project.
 
-    The operator may name any. Raises `Forbidden`, before anything is opened.
+    Raises `Forbidden`, before anything is opened.
     """
     if api.caller.is_operator:
         return
@@ -143,7 +143,7 @@ def check_names(api: Access, operation: Operation[..., Any], sent: Mapping[str, 
         about = operation.parameters[name].about
         if (about.engine and names_address(value)) or (about.place and _leads_out(str(value))):
             raise Forbidden(
-                f"with the token of a project, {name} names no address and no file outside of the project",
+                f"only with the server's token {name} names an address or a file outside of the project",
                 hint="name an engine or a model by its name, and a path from the project's clone on",
             )
 
