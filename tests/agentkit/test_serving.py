@@ -17,6 +17,9 @@ import pytest
 from mcp import Client, MCPError
 
 from ratchet.agentkit import Misused, Runner, StateStore
+from ratchet.agentkit.mcp_server import AgentListener
+from ratchet.agentkit.mcp_server import served as made_server
+from ratchet.agents.gateway import GatewayLimits
 from tests.agentkit.servers import free_port, program
 
 RUNNER = '''
@@ -306,6 +309,12 @@ def _end_when(begun: Path, process: subprocess.Popen[str]) -> None:
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
+
+
+def test_a_server_does_not_give_up_a_connection_that_the_gateway_may_be_about_to_use() -> None:
+    """It cannot tell the gateway in time, however busy the machine is: that has long given it up by itself."""
+    kept = AgentListener(made_server("notes", None, []), 1).config.timeout_keep_alive
+    assert kept >= 60 * GatewayLimits().idle_backend_seconds
 
 
 @pytest.mark.soak

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ratchet.agents.architect import send_feedback
 from ratchet.agents.call_record import CallRecorder, NotedCall, fingerprint, plain
+from ratchet.agents.checks.replay import names
 from ratchet.agents.learning import keep_lesson, learn, leave_remark, propose, standing
+from ratchet.agents.publication import used_of
 from ratchet.agents.traffic import CallCounts, begin, decide, ruling, watch_evals
 from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import Conflict, Misuse, RunStatus
@@ -173,6 +176,28 @@ def test_a_person_proposes_a_change_whose_eval_is_the_input_of_the_incident(
     with ledger.read() as tx:
         # Of a version that is not known no tools are known.
         assert get_incident(tx, agent.id, 1).count == 2
+
+
+def test_what_callers_wrote_into_an_incident_asks_for_no_other_answers(
+    runtime: Runtime, ledger: Ledger
+) -> None:
+    """Its message names `count`, since a caller wrote so: that tool is still to answer as before."""
+    commit = settle(runtime)
+    recorded(runtime, call(arguments={"name": "count"}, failed="no count, use count", commit=commit))
+    run_id = propose(runtime, NAME, 1, actor="test")
+    with ledger.read() as tx:
+        run = get_run(tx, run_id)
+        work = SimpleNamespace(
+            base=get_version(tx, agent_of(ledger).id, commit),
+            agent=agent_of(ledger),
+            settings=runtime.settings.agents,
+            job=LearnJob(runtime),
+            spec=run.spec,
+            message=run.spec["message"],
+        )
+    assert names(work.message, "count")
+    assert not names(used_of(work).message, "count")  # type: ignore[arg-type]
+    assert names(used_of(work).message, "greet")  # type: ignore[arg-type]
 
 
 def test_an_incident_whose_run_failed_is_open_again_and_one_with_a_hidden_input_needs_arguments(

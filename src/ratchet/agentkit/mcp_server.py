@@ -207,6 +207,9 @@ def _structured(returned: Any) -> Any:
 _PATH = "/mcp"
 _INTERNAL_ERROR = -32603
 _GRACE_SECONDS = 8.0
+# Far longer than the gateway keeps a connection that is not used: one that both give up at the same moment costs the
+# call that was on its way.
+_KEPT_SECONDS = 600
 # Behind the grace: what still runs then is a tool in a thread, which nothing but the end of the process ends.
 _LAST_SECONDS = 2.0
 
@@ -238,6 +241,7 @@ class AgentListener(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=1,
+                timeout_keep_alive=_KEPT_SECONDS,
             )
         )
 

@@ -403,7 +403,7 @@ async def run_evals(call: Call, name: AgentName, version: VersionFilter = None) 
         "outcome": "outcome",
         "ms": "milliseconds",
         "arguments": "arguments",
-        "answer": lambda call: (call.result or {}).get("text"),
+        "answer": lambda call: " ".join(str((call.result or {}).get("text") or "").split()),
     },
     empty="No calls are recorded. `agents.record_share` says how many are.",
 )

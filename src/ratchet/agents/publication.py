@@ -268,8 +268,10 @@ def used_of(work: ArchitectWork) -> Used:
     with work.job.ledger.read() as tx:
         evals = list_evals(tx, work.agent.id)
         calls = list_calls(tx, work.agent.id, limit=_LOOKED_AT) if most else []
-    cases = (*map(EvalCase.of, evals), *case_of(work.spec))
-    return Used(cases, worth_replaying(calls, most), work.message)
+    fixed = case_of(work.spec)
+    # The message about an incident quotes callers: what they wrote asks for no other answers of other tools.
+    asked = fixed[0].tool if fixed else work.message
+    return Used((*map(EvalCase.of, evals), *fixed), worth_replaying(calls, most), asked)
 
 
 # Recorded calls among which those to be made again are looked for.

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.agents.checks._read_program import FileProblem, check_state, functions_of
+from ratchet.agents.checks._read_program import (
+    FileProblem,
+    check_state,
+    functions_of,
+    parsed,
+    used_by,
+)
 from ratchet.agents.checks.files import MAX_BYTES, MAX_FILES, take_snapshot
 from ratchet.agents.checks.version import check_form
 from ratchet.agents.contract import REQUIRED
@@ -127,7 +133,15 @@ def test_the_functions_of_a_file_are_those_that_pytest_would_look_at(tmp_path: P
         "@pytest.fixture(scope='module')\nasync def test_server(): pass\n"
         "@pytest.mark.slow\nasync def test_a(): pass\nclass TestB:\n    def test_c(self):\n        def test_d(): pass\n"
     )
-    assert list(functions_of(str(tmp_path / "tests.py"))) == ["test_a", "TestB.test_c"]
+    assert list(functions_of(parsed(str(tmp_path / "tests.py")))) == ["test_a", "TestB.test_c"]
+
+
+def test_a_file_uses_what_it_imports_or_names(tmp_path: Path) -> None:
+    code = "from a import b\nimport c.d as e\nopen('./data/one.json')\nopen(f'cases/{e}.json')\nopen('far.txt')\n"
+    (tmp_path / "tests.py").write_text(code)
+    used = ["a.py", "c/__init__.py", "c/d.py", "cases/two.json", "data/one.json", "texts/far.txt"]
+    among = sorted([*used, "b.py", "data/two.json", "runner.py", "x/a.py"])
+    assert used_by(parsed(str(tmp_path / "tests.py")), among) == used
 
 
 def test_code_that_is_too_deep_to_parse_does_no_harm(check: Check, agent: Path) -> None:

@@ -1,9 +1,10 @@
 """Reads what an engine wrote, where a trap in it can do no harm: code too deep to parse, a pattern that never ends.
 
 A JSON object on stdin says what to read, one on stdout what was found:
-`{"python": [paths], "schema": path, "state": path, "schemas": {label: schema}}` and
-`{"problems": [texts], "state": text or null, "functions": {path: {name: digest}}}`. The digest of a function is the
-same where its code is, however that is laid out and whatever its docstring says.
+`{"python": [paths], "among": [paths], "schema": path, "state": path, "schemas": {label: schema}}` and
+`{"problems": [texts], "state": text or null, "functions": {path: {name: digest}}, "uses": {path: [paths]}}`. The digest
+of a function is the same where its code is, however that is laid out and whatever its docstring says. A file uses those
+of `among` that it imports or names in a text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ast
 import hashlib
 import json
 import os
+import posixpath
 import stat
 import sys
 from pathlib import Path
@@ -33,9 +35,12 @@ def main() -> None:
     wanted = json.load(sys.stdin)
     problems: list[str] = []
     functions: dict[str, dict[str, str]] = {}
+    uses: dict[str, list[str]] = {}
     for path in wanted.get("python", []):
         try:
-            functions[path] = functions_of(path)
+            tree = parsed(path)
+            uses[path] = used_by(tree, wanted.get("among", []))
+            functions[path] = functions_of(tree)
         except FileProblem as problem:
             problems.append(str(problem))
     for label, schema in wanted.get("schemas", {}).items():
@@ -49,12 +54,12 @@ def main() -> None:
             check_state(wanted["schema"], wanted["state"])
         except FileProblem as problem:
             state = str(problem)
-    print(json.dumps({"problems": problems[:_MOST], "state": state, "functions": functions}))
+    found = {"problems": problems[:_MOST], "state": state, "functions": functions, "uses": uses}
+    print(json.dumps(found))
 
 
-def functions_of(path: str) -> dict[str, str]:
-    """The functions of a module and, as `Class.method`, of its classes, with their digests; without fixtures of pytest,
-    which may be called like tests. Raises `FileProblem` if it is no Python."""
+def parsed(path: str) -> ast.Module:
+    """Raises `FileProblem` if it is no Python."""
     try:
         tree = ast.parse(Path(path).read_bytes(), path)
         compile(tree, path, "exec", dont_inherit=True)
@@ -64,6 +69,38 @@ def functions_of(path: str) -> dict[str, str]:
         raise FileProblem(
             f"{path} cannot be parsed: {error or type(error).__name__}; write it in a simpler way"
         ) from None
+    return tree
+
+
+def used_by(tree: ast.Module, among: list[str]) -> list[str]:
+    """Those of the paths that a module imports, or names in a text: whole, by the last part or by a directory."""
+    words: set[str] = set()
+    modules: set[str] = set()
+    for node in ast.walk(tree) if among else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.add(posixpath.normpath(node.value))
+        elif isinstance(node, ast.Import):
+            modules |= {place for each in node.names for place in _places(each.name)}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules |= {place for each in node.names for place in _places(f"{node.module}.{each.name}")}
+    return [path for path in among if path in modules or words & _spellings(path)]
+
+
+def _places(module: str) -> list[str]:
+    """The files that importing a module may read."""
+    parts = module.split(".")
+    above = ["/".join(parts[:number]) for number in range(1, len(parts) + 1)]
+    return [f"{each}{ending}" for each in above for ending in (".py", "/__init__.py")]
+
+
+def _spellings(path: str) -> set[str]:
+    parts = path.split("/")
+    return {parts[-1], *("/".join(parts[:number]) for number in range(1, len(parts) + 1))}
+
+
+def functions_of(tree: ast.Module) -> dict[str, str]:
+    """The functions of a module and, as `Class.method`, of its classes, with their digests; without fixtures of pytest,
+    which may be called like tests."""
     functions = {each.name: _digest(each) for each in _functions(tree.body)}
     classes = [each for each in tree.body if isinstance(each, ast.ClassDef)]
     methods = {f"{one.name}.{each.name}": _digest(each) for one in classes for each in _functions(one.body)}

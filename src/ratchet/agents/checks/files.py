@@ -173,13 +173,14 @@ BOUNDS = Bounds(wall_seconds=60.0, output_bytes=16 * 1024 * 1024)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The functions that each of the Python files defines, `Class.method` included, with digests of their code, and how
-    they were read.
+    """The functions that each of the Python files defines, `Class.method` included, with digests of their code, which
+    files it uses, and how they were read.
 
     `misfit` says why the state does not fit its schema.
     """
 
     functions: Mapping[str, Mapping[str, str]]
+    uses: Mapping[str, Sequence[str]]
     misfit: str | None
     finished: Finished
 
@@ -192,10 +193,11 @@ async def read_code(
     return await _read(wanted, directory, (directory,), deadline)
 
 
-async def read_functions(directory: Path, file: str, deadline: Deadline) -> Mapping[str, str]:
-    """The functions of one Python file, with digests of their code. Raises `NotPassed` where it does not parse."""
-    read = await _read({"python": [file]}, directory, (directory,), deadline)
-    return read.functions[file]
+async def read_uses(snapshot: FilesSnapshot, deadline: Deadline) -> Read:
+    """Parse all Python files, also for which of the others they use. Raises `NotPassed` where they do not parse."""
+    among = sorted(snapshot.files)
+    wanted = {"python": [name for name in among if name.endswith(".py")], "among": among}
+    return await _read(wanted, snapshot.directory, (snapshot.directory,), deadline)
 
 
 async def read_state(schema: Path, state: Path, deadline: Deadline) -> None:
@@ -234,7 +236,7 @@ async def _read(wanted: Mapping[str, Any], cwd: Path, readable: tuple[Path, ...]
         raise RatchetError(str(error)) from None
     if found["problems"]:
         raise NotPassed("; ".join(found["problems"]))
-    return Read(found["functions"], found["state"], finished)
+    return Read(found["functions"], found["uses"], found["state"], finished)
 
 
 _NUMBERS = ("seconds", "cpu_ms", "peak_bytes", "tests", "failures", "errors", "skipped", "calls")

@@ -3,9 +3,9 @@
 Its own share a process with pytest, so they could lie if they were written to, and their author could as well have
 written tests that assert nothing. This check holds out against shortcuts and mistakes.
 
-The tests and canary calls of the version before bind the next one. They are read from the predecessor's own files,
-since a candidate that fails them could change its copies. Deleting, rewriting or skipping one is a finding, too: it
-would bind nothing after this change.
+The tests and canary calls of the version before bind the next one, with the files that only its tests use. They are
+read from the predecessor's own files, since a candidate that fails them could change its copies. Deleting, rewriting or
+skipping one is a finding, too: it would bind nothing after this change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from ratchet.agents.checks.files import (
     PACKAGE,
     BrokenContract,
     CheckRecord,
+    FilesSnapshot,
     NotPassed,
-    read_functions,
+    Read,
+    read_uses,
     take_snapshot,
 )
-from ratchet.agents.contract import CANARY, STATE, TESTS
+from ratchet.agents.contract import CANARY, MIGRATE, REQUIRED, STATE, TESTS
 from ratchet.agents.servers.environment import packages_of
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
@@ -58,6 +60,8 @@ _SHOWN_LINE = 300
 # pytest cuts the lines of its summary at the width of the terminal.
 _COLUMNS = "240"
 _TAIL = 16 * 1024
+# Files of the agent itself, which tests use as well.
+_AGENT = (*REQUIRED, CANARY, MIGRATE, STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,26 +215,29 @@ async def check_predecessor(
     deadline: Deadline,
 ) -> None:
     """Hold the candidate to the tests and calls of the version in `base`. What it breaks are findings of `record`."""
-    held = _Held(base, own, state, place / "predecessor", settings, agent, deadline)
-    held.place.mkdir()
+    held_place = place / "predecessor"
+    held_place.mkdir()
     if (base / TESTS).is_file():
-        tests = await in_thread(lambda: read_report(base, TESTS))
-        is_same = tests == await in_thread((own.source / TESTS).read_bytes)
+        before = await in_thread(lambda: take_snapshot(base, held_place / "snapshot"))
+        held = _HeldTests(before, own, state, held_place, settings, agent, deadline)
+        changed = await in_thread(held.changed)
         # The same tests have passed already; what they skipped may still be less than before.
-        if not is_same or own.tested.get("skipped"):
+        if changed or own.tested.get("skipped"):
             with record.contract("predecessor's tests", "tests") as section:
-                section |= await held.tests(tests, is_same=is_same)
+                section |= await held.check(changed)
     if (base / CANARY).is_file():
         calls = read_calls(await in_thread(lambda: read_report(base, CANARY)))
         # Calls that it makes first itself have been answered as they should be.
         if tuple(own.calls[: len(calls)]) != calls:
             with record.contract("predecessor's canary", "canary") as section:
-                await held.calls(calls, section)
+                await _check_old_calls(own, calls, held_place / "running", settings, section, agent=agent)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    base: Path
+class _HeldTests:
+    """The tests of the version `before`, which a candidate is held to."""
+
+    before: FilesSnapshot
     own: OwnChecks
     state: dict[str, Any] | None
     place: Path
@@ -238,12 +245,25 @@ class _Held:
     agent: str
     deadline: Deadline
 
-    async def tests(self, content: bytes, *, is_same: bool) -> dict[str, Any]:
+    def changed(self) -> frozenset[str]:
+        """The files that tests may depend on, and that are not as they were."""
+        return frozenset(
+            name for name in self.before.files - set(_AGENT) if self._now(name) != self.before.read(name)
+        )
+
+    def _now(self, name: str) -> bytes | None:
+        file = self.own.source / name
+        return file.read_bytes() if file.is_file() else None
+
+    async def check(self, changed: Collection[str]) -> dict[str, Any]:
         """Run the old tests with the new code; what the report shows of it. Raises `BrokenContract`."""
         details: dict[str, Any] = dict(self.own.tested)
         problems: list[str] = []
-        if not is_same:
-            details, problems = await self._with_old_tests(content)
+        if changed:
+            read = await read_uses(self.before, self.deadline)
+            only_tests = only_used_by_tests(read.uses)
+            if TESTS in changed or not only_tests.isdisjoint(changed):
+                details, problems = await self._with_old_tests(read, only_tests)
         if skipped := int(details.get("skipped", 0)):
             before = await self._skipped_before()
             if skipped > before:
@@ -254,10 +274,14 @@ class _Held:
             raise BrokenContract("; ".join(problems), details)
         return details
 
-    async def _with_old_tests(self, content: bytes) -> tuple[dict[str, Any], list[str]]:
+    async def _with_old_tests(
+        self, read: Read, only_tests: Collection[str]
+    ) -> tuple[dict[str, Any], list[str]]:
         mixed = await copied(self.own.source, self.place / "mixed")
-        (mixed / TESTS).write_bytes(content)
-        old, new = tests_among(await read_functions(mixed, TESTS, self.deadline)), self.own.tests
+        for name in (TESTS, *only_tests):
+            (mixed / name).parent.mkdir(parents=True, exist_ok=True)
+            (mixed / name).write_bytes(self.before.read(name))
+        old, new = tests_among(read.functions[TESTS]), self.own.tests
         tested = await run_tests(
             mixed,
             self.place / "tests",
@@ -270,18 +294,22 @@ class _Held:
         problems = [] if tested.problem is None else [tested.problem]
         problems += [f"{name} is gone from {TESTS}" for name in old if name not in new]
         problems += [f"{name} is rewritten" for name in old if name in new and new[name] != old[name]]
-        cases, now = details.get("tests", 0), self.own.tested.get("tests", 0)
-        if now < cases and not problems:
-            problems.append(f"{TESTS} has {now} cases, and {cases} before")
+        for name in sorted(only_tests):
+            now = self._now(name)
+            if now != self.before.read(name):
+                problems.append(f"{name}, which the tests use, is {'gone' if now is None else 'rewritten'}")
+        cases, now_cases = details.get("tests", 0), self.own.tested.get("tests", 0)
+        if now_cases < cases and not problems:
+            problems.append(f"{TESTS} has {now_cases} cases, and {cases} before")
         return details, problems
 
     async def _skipped_before(self) -> int:
         """How many tests of the version before are skipped with its own code."""
-        snapshot = await in_thread(lambda: take_snapshot(self.base, self.place / "snapshot"))
+        directory = self.before.directory
         if self.state is not None:
-            (snapshot.directory / STATE).write_text(json.dumps(self.state))
+            (directory / STATE).write_text(json.dumps(self.state))
         tested = await run_tests(
-            snapshot.directory,
+            directory,
             self.place / "tests-before",
             self.settings,
             tests=(),
@@ -290,19 +318,40 @@ class _Held:
         )
         return int(tested.details.get("skipped", 0))
 
-    async def calls(self, calls: Sequence[CanaryCall], section: dict[str, Any]) -> None:
-        """Make the old calls to the new servers, on a state of their own. Raises `BrokenContract`."""
-        answers: list[Any] = []
-        problems = []
-        directory = await copied(self.own.source, self.place / "running")
-        async with started(directory, self.settings, section, agent=self.agent) as pair:
-            try:
-                await check_calls(pair, calls, self.settings, answers)
-            except NotPassed as problem:
-                problems.append(str(problem))
-        section |= {"answers": answers, "calls": len(answers)}
-        problems += [
-            f"{call.described()} is gone from {CANARY}" for call in calls if call not in self.own.calls
-        ]
-        if problems:
-            raise BrokenContract("; ".join(problems))
+
+def only_used_by_tests(uses: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """The files that tests.py uses, or a file that it uses, but not the agent itself."""
+    of_agent = _reached(uses, _AGENT)
+    return _reached(uses, [TESTS]) - of_agent - {TESTS}
+
+
+def _reached(uses: Mapping[str, Sequence[str]], begin: Sequence[str]) -> frozenset[str]:
+    found, waiting = set(begin), list(begin)
+    while waiting:
+        more = [each for each in uses.get(waiting.pop(), ()) if each not in found and each != TESTS]
+        found.update(more)
+        waiting += more
+    return frozenset(found)
+
+
+async def _check_old_calls(
+    own: OwnChecks,
+    calls: Sequence[CanaryCall],
+    place: Path,
+    settings: Agents,
+    section: dict[str, Any],
+    *,
+    agent: str,
+) -> None:
+    """Make the old calls to the new servers, on a state of their own. Raises `BrokenContract`."""
+    answers: list[Any] = []
+    problems = []
+    async with started(await copied(own.source, place), settings, section, agent=agent) as pair:
+        try:
+            await check_calls(pair, calls, settings, answers)
+        except NotPassed as problem:
+            problems.append(str(problem))
+    section |= {"answers": answers, "calls": len(answers)}
+    problems += [f"{call.described()} is gone from {CANARY}" for call in calls if call not in own.calls]
+    if problems:
+        raise BrokenContract("; ".join(problems))
