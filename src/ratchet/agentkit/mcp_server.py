@@ -82,7 +82,9 @@ def offer(
 ) -> None:
     """Add resources and prompts. Raises what the library says of a function that can be none."""
     for uri, (text, mime_type, function) in resources.items():
-        server.resource(uri, name=function.__name__, description=text, mime_type=mime_type)(_with_error_texts(function))
+        server.resource(uri, name=function.__name__, description=text, mime_type=mime_type)(
+            _with_error_texts(function)
+        )
     for name, (text, function) in prompts.items():
         server.prompt(name=name, description=text)(_with_error_texts(function))
 
