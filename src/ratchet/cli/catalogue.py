@@ -324,10 +324,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "Projects: the git repositories that protocols work on.",
         {
             "add": Leaf("Register a repository as a project, and set it up.", "project_make:add"),
-            "list": Leaf("List projects, newest first.", "project_make:list_"),
+            "list": Leaf("List projects, newest first.", "project_look:list_"),
             "show": Leaf(
                 "Show one project: where it is, its checks, and how its onboarding stands.",
-                "project_make:show",
+                "project_look:show",
             ),
             "onboard": Leaf(
                 "Set a project up: resume where that is blocked, or look at the repository again.",
@@ -339,7 +339,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "project_change:checks",
             ),
             "questions": Leaf(
-                "List what is asked about a project and its protocols.", "project_make:questions"
+                "List what is asked about a project and its protocols.", "project_look:questions"
             ),
             "answer": Leaf(
                 "Answer a question about a project or its protocols; what waited for it is resumed.",
@@ -349,7 +349,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Show which secrets a project has, set one, or remove one.", "project_change:secrets"
             ),
             "branches": Leaf(
-                "List the branches that the remote of a project has now.", "project_make:branches"
+                "List the branches that the remote of a project has now.", "project_look:branches"
             ),
             "delete-branch": Leaf(
                 "Delete a branch of the remote of a project.", "project_change:delete_branch"

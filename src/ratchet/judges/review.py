@@ -14,7 +14,8 @@ from typing import Any, Literal
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
 from ratchet.engines.engine import NotAnAnswer, parse_answer, validate_answer
 from ratchet.engines.run import propose
-from ratchet.judges.judge import Candidate, Judged, Report, fingerprint, ruled
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Candidate, Judged, Report, ruled
 from ratchet.judges.scratch import copied, scratch
 from ratchet.kernel import Misuse, Outcome
 

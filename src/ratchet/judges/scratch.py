@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ratchet.judges.judge import Deadline, OutOfTime, Unpinnable, tree_hash
+from ratchet.judges.fingerprint import Unpinnable, tree_hash
+from ratchet.judges.judge import Deadline, OutOfTime
 from ratchet.kernel import Misuse, Outcome
 from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
 

@@ -14,7 +14,7 @@ from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import Called, Pair, ServerGaveNoAnswer, call_tool
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.judge import fingerprint
+from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import copied
 from ratchet.kernel import Misuse
 from ratchet.ledger.evals import AgentEval

@@ -60,7 +60,8 @@ from ratchet.agents.servers.environment import CannotInstall, packages_of
 from ratchet.agents.state import CannotCarry, migrate
 from ratchet.agents.versions import changes_since, to_json
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, fingerprint, ruled
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, ruled
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import copied, described, in_thread, scratch
 from ratchet.kernel import Outcome

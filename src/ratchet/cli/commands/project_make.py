@@ -9,27 +9,21 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground, foreground
-from ratchet.cli.opening import existing_ledger, existing_runtime
-from ratchet.cli.operation import CliCall, looking_like
-from ratchet.cli.output import confirm, note, print_document, show_list, show_page
+from ratchet.cli.output import confirm, note, show_page
 from ratchet.cli.params import ci_files_option, detach_option, project_argument, read_secret_text
-from ratchet.cli.progress import working
 from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
-from ratchet.cli.protocol_pages import print_project, print_setup, whole_project
+from ratchet.cli.protocol_pages import print_setup, whole_project
 from ratchet.cli.session import CliSession
-from ratchet.cli.words import age, as_json, one_line
 from ratchet.config import write_initial
 from ratchet.kernel import Conflict, Misuse, RunStatus
 from ratchet.ledger.events import last_id
 from ratchet.ledger.projects import DEFAULT_BRANCH, Project, get_project, projects_at
 from ratchet.ledger.protocols import get_protocol
-from ratchet.ledger.questions import list_clarifications
 from ratchet.ledger.runs import get_run
-from ratchet.operations import Listing, record
-from ratchet.projects import operations
+from ratchet.operations import record
 from ratchet.projects.address import read_address
 from ratchet.projects.local import base_branch, find_top, free_name
-from ratchet.projects.operations import ClarificationAnswer, ProjectAnswer
+from ratchet.projects.operations import ProjectAnswer
 from ratchet.projects.registration import PHASES, PROVIDERS, register_project, set_up_again
 from ratchet.projects.secrets import NAMES
 from ratchet.projects.stages import onboarding_view
@@ -38,95 +32,9 @@ from ratchet.protocols.codemachine import import_workspace
 from ratchet.protocols.lookup import project_named
 from ratchet.protocols.names import next_name, slug_of
 from ratchet.protocols.views import protocol_record
-from ratchet.runtime import Kinds
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
-
-
-_MOST_QUESTIONS = 1000
-
-
-@looking_like(operations.list_)
-def list_(session: CliSession, call: CliCall, found: Listing[operations.ProjectAnswer]) -> None:
-    with call.read() as tx:
-        setups = {each.id: onboarding_view(tx, get_project(tx, each.id)).status for each in found.items}
-    show_list(
-        session,
-        found.items,
-        {
-            "project": lambda each: each.id,
-            "name": lambda each: each.name,
-            "base": lambda each: each.base_branch,
-            "onboarding": lambda each: setups[each.id],
-            "stack": lambda each: ", ".join(each.facts.get("stack") or []) or None,
-            "archived": lambda each: age(each.archived_at),
-            "where": lambda each: each.git_url or each.local_path,
-        },
-        record=record,
-        empty=operations.list_.empty,
-    )
-
-
-@looking_like(operations.show)
-def show(session: CliSession, call: CliCall, found: operations.ProjectAnswer) -> None:
-    with call.read() as tx:
-        asked = list_clarifications(tx, project_id=found.id, open_only=True, limit=_MOST_QUESTIONS)
-        document = whole_project(tx, get_project(tx, found.id)) | {"open_questions": len(asked)}
-    show_page(session, document, print_project, document)
-
-
-@command(
-    examples=["ratchet project branches shop", "ratchet project branches shop --json | jq -r '.branches[]'"]
-)
-@project_argument
-def branches(session: CliSession, project: str) -> None:
-    """List the branches that the remote of a project has now."""
-    with existing_runtime(session, Kinds()) as runtime:
-        with runtime.ledger.read() as tx:
-            number = project_named(tx, project).id
-        with working("asking the remote"):
-            names = operations.branches(CliCall(session, runtime.ledger, runtime), number).branches
-    if session.json:
-        print_document({"branches": names})
-    else:
-        for name in names:
-            print(one_line(name))
-        if not names:
-            note("The remote has no branches.")
-
-
-@command(
-    examples=["ratchet project questions shop", "ratchet project questions shop --all --json"],
-    see=["project answer"],
-)
-@project_argument
-@click.option("--all", "every", is_flag=True, help="Answered ones, too.")
-def questions(session: CliSession, project: str, every: bool) -> None:
-    """List what is asked about a project and its protocols.
-
-    A question that blocks keeps what it applies to from being resumed until `ratchet project answer` answers it.
-    """
-    with existing_ledger(session) as ledger, ledger.read() as tx:
-        found = project_named(tx, project)
-        asked = list_clarifications(tx, project_id=found.id, open_only=not every, limit=_MOST_QUESTIONS)
-    show_list(
-        session,
-        asked,
-        {
-            "question": lambda each: each.id,
-            "key": lambda each: each.key,
-            "about": lambda each: None if each.run_id is None else f"protocol {each.run_id}",
-            "for": lambda each: each.applies_to,
-            "blocks": lambda each: each.blocking and each.open,
-            "answer": lambda each: as_json(each.answer),
-            "recommended": lambda each: as_json(each.recommended),
-            "options": lambda each: as_json(each.options),
-            "asked": lambda each: each.question,
-        },
-        record=lambda each: record(ClarificationAnswer.of(each)),
-        empty=f"Nothing is asked about {one_line(found.name)}.",
-    )
 
 
 @command(

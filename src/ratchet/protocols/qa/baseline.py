@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from ratchet.judges import Candidate
-from ratchet.judges.judge import Deadline, fingerprint
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Deadline
 from ratchet.kernel import Misuse
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.judges import Candidate, CommandJudge, Judged, hear
-from ratchet.judges.judge import ABSTAINED, NOT_COUNTED, Deadline, OutOfTime, fingerprint
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import ABSTAINED, NOT_COUNTED, Deadline, OutOfTime
 from ratchet.judges.scratch import NOT_RUN, copied, in_thread, scratch
 from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed

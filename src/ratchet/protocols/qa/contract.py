@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ratchet.judges import Candidate, Judged
-from ratchet.judges.judge import fingerprint
+from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
 from ratchet.ledger.protocols import Protocol
 from ratchet.projects.discovery.facts import read_facts

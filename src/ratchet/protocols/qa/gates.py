@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ratchet.judges import Candidate, Judge, Judged, Report, VerdictJudge
-from ratchet.judges.judge import fingerprint, ruled
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import NotFound, Outcome
 from ratchet.workspaces import Repository, TreeChange

@@ -28,7 +28,8 @@ from ratchet.judges.evaluator import (
     run_evaluator,
     run_trial,
 )
-from ratchet.judges.judge import Deadline, fingerprint
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport
 from ratchet.judges.scratch import ending_text, in_thread, scratch
 from ratchet.kernel import NotFound, TrialStatus

@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ratchet.config.sources import most_like
-from ratchet.judges.judge import Unpinnable, fingerprint, tree_hash
+from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, is_name
 from ratchet.operations import filled

@@ -16,7 +16,8 @@ from typing import Any
 
 from ratchet.judges import Candidate, Judged, Report
 from ratchet.judges.comparison import Look, average, look, spread
-from ratchet.judges.judge import fingerprint, ruled
+from ratchet.judges.fingerprint import fingerprint
+from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Outcome, Verdict
 from ratchet.ledger.tool_versions import DIFFERENCES
