@@ -62,7 +62,7 @@ bench: $(VENV)/.bench
 lock: $(BIN)/python
 	@$(call ensure-uv)
 	@$(call compile-lock,requirements.lock)
-	@$(call compile-lock,requirements-dev.lock,--extra amqp --extra chat --extra codemachine --extra kafka --extra memory --extra otel --extra postgres --extra redis --group dev -c requirements.lock)
+	@$(call compile-lock,requirements-dev.lock,--extra amqp --extra chat --extra codemachine --extra kafka --extra memory --extra otel --extra postgres --extra redis --extra s3 --group dev -c requirements.lock)
 	@$(call compile-lock,requirements-bench.lock,--extra postgres --group bench -c requirements-dev.lock)
 	@! grep -n '://' requirements*.lock
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import PostgresServer
+from tests.s3 import KEYS, S3Server, start_s3
 
 pytest_plugins = ["tests.tiers"]
 
@@ -38,6 +39,21 @@ def postgres_server() -> Iterator[PostgresServer]:
     """One real PostgreSQL per test process. A test may stop it: the next `database_url` starts it again."""
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[S3Server]:
+    server = start_s3()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3(s3_process: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A real S3 server, with the keys for it in the environment."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    return s3_process
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -32,6 +32,7 @@ PURPOSES = {
     "postgres": "a ledger in PostgreSQL",
     "qdrant": "a memory on a Qdrant server",
     "redis": "triggers by the messages of Redis streams",
+    "s3": "artifacts in an S3-compatible store",
 }
 
 

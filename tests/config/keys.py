@@ -38,6 +38,7 @@ KEYS: dict[str, tuple[Any, Any, Any]] = {
             "trials": (1, 2, 3),
         }.items()
     },
+    "artifacts.url": ("s3://one", "s3://two/team", "s3://three?endpoint=http://127.0.0.1:9000"),
     "artifacts.retention_days": (7, 8, 9),
     "artifacts.grace_minutes": (10, 20, 30),
     "engines.default": ("claude", "llm", "mine"),

@@ -142,6 +142,23 @@ def test_a_table_that_was_pasted_under_the_first_one_is_told(place: Place) -> No
     assert "the file has that table already" in (refused.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("/mnt/artifacts", "must be s3://BUCKET/PREFIX"),
+        ("s3:///prefix", "must be s3://BUCKET/PREFIX"),
+        ("gs://bucket", "must be s3://BUCKET/PREFIX"),
+        ("s3://key:word@bucket", "must not carry a key"),
+        ("s3://bucket?secret=x", "has the parameter 'secret'"),
+    ],
+)
+def test_an_artifact_store_that_is_none_is_refused(place: Place, url: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        place.load(f'[artifacts]\nurl = "{url}"').settings.artifacts  # noqa: B018 - read when it is asked for
+    assert reason in str(refused.value)
+    assert "word" not in str(refused.value)
+
+
 def test_a_file_that_is_not_text_is_refused(place: Place) -> None:
     place.file.write_bytes(b"port = \xff\xfe")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import threading
 import time
 from pathlib import Path
 
@@ -12,10 +13,13 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import EventFilter, Ledger, events
+from ratchet.ledger.bucket import Bucket
 from ratchet.ledger.tables import jobs
-from ratchet.runtime import JobStatus, Runtime, Worker, count_jobs, list_jobs
+from ratchet.runtime import JobContext, JobStatus, Kinds, Runtime, Worker, count_jobs, list_jobs, open_runtime
 from tests.runtime.conftest import ended, look, pause, status_of
 from tests.runtime.kinds import marks
+from tests.runtime.worker_process import load
+from tests.s3 import S3Server, troubled
 from tests.waiting import eventually
 
 
@@ -90,6 +94,47 @@ def test_a_job_that_finds_no_room_on_its_machine_is_put_off_and_never_fails(
         ("job.retrying", 0.2),
     ]
     assert all((event.message or "").startswith("out of ") for event in told)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_job_that_finds_the_artifact_store_broken_is_put_off_and_never_fails(
+    s3: S3Server, url: str, tmp_path: Path
+) -> None:
+    fixed = threading.Event()
+
+    def fail(_method: str, content: bytes) -> tuple[int, bytes]:
+        return (200, content) if fixed.is_set() else (500, b"")
+
+    def store(job: JobContext) -> str:
+        with job.write() as tx:
+            return job.ledger.artifacts.put(tx, bytes(100_000), name="zeros").sha256
+
+    kinds = Kinds()
+    kinds.add("store", store)
+    with troubled(s3.new_bucket(), fail) as address:
+        bucket = Bucket(address, patience_seconds=0.3)
+        with Ledger(url, tmp_path / "artifacts", bucket) as ledger:
+            runtime = open_runtime(load(tmp_path, url), ledger, kinds)
+            worker = Worker(runtime)
+            worker.start()
+            try:
+                with ledger.write() as tx:
+                    job_id = runtime.enqueue(tx, "store", max_attempts=1)
+                eventually(lambda: reasons(ledger, job_id))
+                fixed.set()
+                done = ended(ledger, job_id)
+            finally:
+                worker.stop(drain_seconds=0)
+            assert (done.status, done.attempt) == (JobStatus.FINISHED, 1)
+            assert all("artifact store s3://" in each for each in reasons(ledger, job_id))
+            assert list(ledger.artifacts.hashes()) == [done.result]
+
+
+def reasons(ledger: Ledger, job_id: int | None) -> list[str]:
+    """Why a job was put off."""
+    with ledger.read() as tx:
+        told = events.since(tx.connection, where=EventFilter(job_id=job_id))
+    return [event.message or "" for event in told if event.type == "job.retrying"]
 
 
 def test_a_job_that_finds_the_database_away_is_put_off_and_never_fails(

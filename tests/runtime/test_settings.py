@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.config import Loaded, load_settings
-from ratchet.kernel import BudgetExceeded, BudgetPolicy, Limits, Usage
+from ratchet.kernel import BudgetExceeded, BudgetPolicy, ConfigError, Limits, Usage
 from ratchet.ledger import Ledger, Spender
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.usage import charge, check
@@ -21,6 +21,7 @@ from ratchet.runtime import (
     Worker,
     configured_budgets,
     enter_run,
+    open_ledger,
     open_runtime,
     run_step,
     start_run,
@@ -134,3 +135,9 @@ def test_lines_written_in_a_step_carry_its_ids(loaded: Loaded, ledger: Ledger) -
     [line] = [json.loads(each) for each in lines.getvalue().splitlines() if "said in a step" in each]
     assert (line["run_id"], line["step_id"], line["attempt_id"]) == (run_id, 1, 1)
     assert (line["job_id"], line["request_id"]) == (1, "request-7")
+
+
+def test_an_artifact_store_needs_a_ledger_that_machines_share(tmp_path: Path) -> None:
+    loaded = load(tmp_path, f"sqlite:///{tmp_path}/ledger.db", **{"artifacts.url": "s3://bucket"})
+    with pytest.raises(ConfigError, match="the ledger is a SQLite file of this machine"):
+        open_ledger(loaded)

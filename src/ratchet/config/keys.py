@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Annotated, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -203,7 +204,25 @@ class BudgetSettings(Section):
     )
 
 
+def _bucket(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise ValueError("must be s3://BUCKET/PREFIX; leave it out to keep artifacts in the home")
+    if "@" in parts.netloc:
+        raise ValueError("must not carry a key; put it into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+    unknown = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} - {"endpoint", "region"}
+    if unknown:
+        raise ValueError(f"has the parameter {min(unknown)!r}; there are endpoint and region")
+    return url
+
+
 class Artifacts(Section):
+    url: Annotated[str, AfterValidator(_bucket)] | None = Field(
+        None,
+        description="an S3-compatible store for machines that share no disk (needs the extra `s3`);"
+        " unset keeps artifacts in the home",
+        examples=["s3://ratchet/team?endpoint=https://s3.example.org&region=eu-1"],
+    )
     retention_days: Count | None = Field(
         None,
         description="age at which artifacts of finished runs are removed; unset keeps them",

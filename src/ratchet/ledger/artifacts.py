@@ -3,6 +3,8 @@
 The content of a small one is in the database, in the transaction that tells of it. A large one is a file, complete and
 on disk before its row says that it exists, and equal contents share one file. The rows say who has it under which name;
 a file that no row names is garbage once it is older than the grace period.
+
+With a bucket the large ones are there, for every machine, and the files are what this machine has at hand of them.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ from ratchet.ledger.files import name_files, sync
 from ratchet.ledger.tables import artifact_contents, artifacts
 
 if TYPE_CHECKING:
+    from ratchet.ledger.bucket import Bucket
     from ratchet.ledger.transaction import Transaction
 
 INLINE_BYTES = 64 * 1024
 """What is larger is a file."""
 _CHUNK = 1024 * 1024
+# Held by whoever puts a content into a bucket until its row is committed, and alone by whoever deletes one.
+_COLLECTING = "artifacts in a bucket"
 # Built once: building a statement takes longer than running it.
 _INSERT = sa.insert(artifacts).returning(artifacts.c.id)
 _INSERT_CONTENT = sa.insert(artifact_contents)
@@ -63,8 +68,9 @@ class Artifact:
 class ArtifactStore:
     """What the ledger that `begin` reads has, and files at `root/sha256/ab/cdef…`. Several processes may use one."""
 
-    def __init__(self, root: Path, begin: Begin) -> None:
+    def __init__(self, root: Path, begin: Begin, bucket: Bucket | None = None) -> None:
         self.root = root
+        self.bucket = bucket
         self._begin = begin
 
     def put(
@@ -86,6 +92,8 @@ class ArtifactStore:
         if small:
             sha256, size = hashlib.sha256(start).hexdigest(), len(start)
         else:
+            if self.bucket is not None:
+                tx.share_key(_COLLECTING)
             with self.held():
                 sha256, size = self.keep(start if rest is None else itertools.chain([start], _chunks(rest)))
         row: dict[str, Any] = {
@@ -113,6 +121,8 @@ class ArtifactStore:
         """The content, checked against its hash. Raises `NotFound` or `LedgerCorrupt`."""
         with self.open(sha256) as file:
             content = file.read()
+        if hashlib.sha256(content).hexdigest() != sha256 and self.bucket is not None:
+            content = self._fetched(sha256).read_bytes()
         if hashlib.sha256(content).hexdigest() != sha256:
             raise LedgerCorrupt(
                 f"artifact {sha256} does not match its hash",
@@ -122,15 +132,27 @@ class ArtifactStore:
 
     def open(self, sha256: str) -> BinaryIO:
         """The content as a file to read, wherever it is. Raises `NotFound`."""
-        path = self.path(sha256)
+        self.path(sha256)
         with self._begin() as tx:
             content = tx.connection.execute(_CONTENT, {"wanted": sha256}).scalar()
-        if content is not None:
-            return io.BytesIO(content)
+        return io.BytesIO(content) if content is not None else self.open_large(sha256)
+
+    def open_large(self, sha256: str) -> io.BufferedReader:
+        """The content of a large one. Raises `NotFound`."""
+        path = self.path(sha256)
         try:
             return path.open("rb")
         except FileNotFoundError:
-            raise NotFound("artifact", sha256) from None
+            if self.bucket is None:
+                raise NotFound("artifact", sha256) from None
+        return self._fetched(sha256).open("rb")
+
+    def digest(self, sha256: str) -> tuple[str, int]:
+        """The hash and the size of a large one as it really is where it is kept. Raises `NotFound`."""
+        if self.bucket is not None:
+            return self.bucket.digest(sha256)
+        with self.open_large(sha256) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
 
     def path(self, sha256: str) -> Path:
         """Where the content is if it is large, or was put by a Ratchet that kept small ones as files, too."""
@@ -138,8 +160,14 @@ class ArtifactStore:
             raise NotFound("artifact", sha256)
         return Path(self._file(sha256))
 
+    def hashes(self) -> Iterator[str]:
+        """Of every large one that is kept."""
+        if self.bucket is not None:
+            return (each.sha256 for each in self.bucket.objects())
+        return (sha256 for sha256, _ in self.stored())
+
     def stored(self) -> Iterator[tuple[str, Path]]:
-        """Every file of the store with its hash."""
+        """Every file that is here with its hash."""
         for directory in sorted((self.root / "sha256").glob("??")):
             for file in sorted(directory.iterdir()):
                 yield directory.name + file.name, file
@@ -149,9 +177,14 @@ class ArtifactStore:
 
         Writers are kept out only while a file that looks like garbage is looked at again and deleted: looking through
         a large store takes long, and a writer that waits holds up the ledger.
+
+        With a bucket that is done there, and of the files here all that are older are deleted.
         """
         files = size = 0
         oldest = time.time() - grace_seconds
+        if self.bucket is not None:
+            files, size = self._remove_objects(self.bucket, named, oldest)
+            named = _never
         for sha256, file in self.stored():
             if _older(file, oldest) and not named(sha256):
                 with self._locked(fcntl.LOCK_EX):
@@ -167,19 +200,46 @@ class ArtifactStore:
         shutil.rmtree(self.root / "journal", ignore_errors=True)
         return files, size
 
+    def _remove_objects(self, bucket: Bucket, named: Callable[[str], bool], oldest: float) -> tuple[int, int]:
+        files = size = 0
+        for each in bucket.objects():
+            if each.modified.timestamp() < oldest and not named(each.sha256):
+                # Not waited for: others would wait behind this, and it for them. The next collection is soon enough.
+                with self._begin() as tx:
+                    if tx.try_lock_key(_COLLECTING) and not named(each.sha256):
+                        bucket.remove(each.sha256)
+                        files, size = files + 1, size + each.size
+        return files, size
+
     def keep(self, content: bytes | Iterable[bytes], *, renew: bool = False) -> tuple[str, int]:
         """Write `content` to a file under its hash; the hash and the size. Only while `held`, and soon named by a row.
 
         A file of that hash which is there already is trusted, unless its size is wrong or `renew` replaces it. It is on
-        disk when this returns.
+        disk when this returns, and in the bucket if there is one.
         """
         try:
-            return self._kept(content, renew=renew)
+            sha256, size = self._kept(content, renew=renew)
         except OSError as error:
             raise LedgerUnavailable(
                 f"an artifact could not be written to {self.root}: {error}",
                 hint="free some space or make the directory writable, then try again",
             ) from error
+        if self.bucket is not None:
+            self.bucket.put(sha256, self.path(sha256), size, renew=renew)
+        return sha256, size
+
+    def _fetched(self, sha256: str) -> Path:
+        """The file of a content of the bucket, with just that in it."""
+        assert self.bucket is not None
+        descriptor, temporary = tempfile.mkstemp(dir=self._incoming())
+        os.close(descriptor)
+        try:
+            self.bucket.fetch(sha256, Path(temporary))
+            name_files([(temporary, self._file(sha256))], _make_directory)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return self.path(sha256)
 
     def _kept(self, content: bytes | Iterable[bytes], *, renew: bool) -> tuple[str, int]:
         if isinstance(content, bytes) and not renew:
@@ -283,6 +343,10 @@ def latest(
 def _listed(tx: Transaction, condition: sa.ColumnElement[bool]) -> list[Artifact]:
     query = sa.select(artifacts).where(condition).order_by(artifacts.c.id)
     return [Artifact(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def _never(_sha256: str) -> bool:
+    return False
 
 
 def _older(file: Path, moment: float) -> bool:

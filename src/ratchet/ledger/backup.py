@@ -21,9 +21,10 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from ratchet import __version__
-from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse
+from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse, NotFound
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.archive import MemberWriter, TarWriter
+from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.backup_directory import BackupDirectory
 from ratchet.ledger.check import NUMBERED, counters
 from ratchet.ledger.database import REVISIONS, current_revision, make_engine, migrate
@@ -140,13 +141,17 @@ class Writer:
             self._artifact_bytes += kept.size
         return kept is not None
 
-    def add_artifact(self, sha256: str, content: bytes | Path) -> None:
-        """Add what is in the database or in a file, unless it is missing or does not match its hash."""
+    def add_large(self, sha256: str, store: ArtifactStore) -> None:
+        """Add what is no row, unless it is missing or does not match its hash."""
         try:
-            file = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb")
-        except FileNotFoundError:
+            file = store.open_large(sha256)
+        except (NotFound, LedgerCorrupt):
             self._left_out.append(sha256)
-            return
+        else:
+            self.add_artifact(sha256, file)
+
+    def add_artifact(self, sha256: str, file: io.BytesIO | io.BufferedReader) -> None:
+        """Add a content, unless it does not match its hash."""
         with file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 self._left_out.append(sha256)
@@ -332,9 +337,9 @@ def _write(
         while line := spool.readline():
             sha256, size = line.decode().split()
             if int(size) >= 0:
-                archive.add_artifact(sha256, spool.read(int(size)))
+                archive.add_artifact(sha256, io.BytesIO(spool.read(int(size))))
             elif not archive.keep_artifact(sha256):
-                archive.add_artifact(sha256, ledger.artifacts.path(sha256))
+                archive.add_large(sha256, ledger.artifacts)
         if home is not None:
             archive.add_home(home)
         return manifest, archive.add_contents()

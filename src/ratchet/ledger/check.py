@@ -336,7 +336,7 @@ def _files(ledger: Ledger) -> Iterator[LedgerFinding]:
                 sa.select(artifacts.c.id).where(artifacts.c.sha256 == sha256).limit(1)
             ).first()
             is None
-            for sha256, _ in ledger.artifacts.stored()
+            for sha256 in ledger.artifacts.hashes()
         )
     if orphans:
         yield LedgerFinding(
@@ -372,11 +372,9 @@ def _large(ledger: Ledger, connection: sa.Connection) -> Iterator[tuple[str, str
 
 def _wrong(ledger: Ledger, sha256: str, size: int) -> str | None:
     try:
-        with ledger.artifacts.path(sha256).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            length = file.tell()
+        digest, length = ledger.artifacts.digest(sha256)
     except (OSError, NotFound) as error:
-        return "is missing" if isinstance(error, FileNotFoundError | NotFound) else f"cannot be read: {error}"
+        return "is missing" if isinstance(error, NotFound) else f"cannot be read: {error}"
     return _unlike(sha256, size, digest, length)
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
 
@@ -36,6 +37,9 @@ from ratchet.ledger.files import refuse_half_restored
 from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
 
+if TYPE_CHECKING:
+    from ratchet.ledger.bucket import Bucket
+
 # By so much, clocks that are right may differ.
 _SKEW_MS = 1000
 
@@ -47,11 +51,11 @@ def _monotonic_ms() -> int:
 class Ledger:
     """Reads and writes in transactions. Safe to share between threads; open one per process."""
 
-    def __init__(self, url: str, artifacts: Path) -> None:
+    def __init__(self, url: str, artifacts: Path, bucket: Bucket | None = None) -> None:
         self.url = url
         self.path = sqlite_path(url)
         self.engine = make_engine(url)
-        self.artifacts = ArtifactStore(artifacts, self.read)
+        self.artifacts = ArtifactStore(artifacts, self.read, bucket)
         self.bell = Bell(url)
         self._remembered = Remembered()
         # A time of the database, and the milliseconds of this process's own count at that moment.
@@ -63,11 +67,14 @@ class Ledger:
         url: str,
         artifacts: Path,
         *,
+        bucket: Bucket | None = None,
         dead_after_seconds: Callable[[], float] = lambda: 60.0,
         restoring: bool = False,
         upgrade: bool = True,
     ) -> Ledger:
         """Open the ledger at `url`, making or upgrading it as needed, unless `upgrade` is not wanted.
+
+        With a `bucket` its large artifacts are there, and `artifacts` has those that this machine uses.
 
         Raises `LedgerCorrupt`, `LedgerTooNew` or `LedgerUnavailable`, and `Conflict` where it would have to be upgraded
         while processes of an older version work on it (heard of within `dead_after_seconds`); each says what to do. One
@@ -75,7 +82,7 @@ class Ledger:
         """
         if not restoring:
             refuse_half_restored(artifacts.parent)
-        ledger = cls(url, artifacts)
+        ledger = cls(url, artifacts, bucket)
         if ledger.path is not None:
             with contextlib.suppress(OSError):  # an unwritable place is explained by the database's own error
                 ledger.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

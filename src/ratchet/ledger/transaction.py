@@ -82,6 +82,7 @@ class Remembered:
 
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:key)")
+_SHARE = sa.text("SELECT pg_advisory_xact_lock_shared(:key)")
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
 _NOTIFY = sa.text("SELECT pg_notify(:channel, '')")
 # An event longer than this keeps its data in the artifact store; the event says where.
@@ -180,6 +181,11 @@ class Transaction:
         if self.on_postgresql:
             for number in sorted({_number(key) for key in keys}):
                 self.connection.execute(_LOCK, {"key": number}).all()
+
+    def share_key(self, key: str) -> None:
+        """Hold `key` together with others that share it, against whoever holds it alone."""
+        if self.on_postgresql:
+            self.connection.execute(_SHARE, {"key": _number(key)}).all()
 
     def try_lock_key(self, key: str) -> bool:
         """Hold `key` as `lock_keys` does if nobody else holds it; never waits."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import exc
 
-from ratchet.kernel import LedgerUnavailable, Misuse, Superseded
+from ratchet.kernel import ConfigError, LedgerUnavailable, Misuse, Superseded
 from ratchet.ledger import Ledger
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy, check_lease
 from ratchet.runtime.jobs import Jobs, configured_rules
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ratchet.config import Loaded, Settings
     from ratchet.ledger import Budgets, Ledger, Run, Transaction
+    from ratchet.ledger.bucket import Bucket
     from ratchet.runtime.job import Job
     from ratchet.runtime.schedules import Missed
 
@@ -353,11 +354,27 @@ def open_ledger(loaded: Loaded, *, restoring: bool = False, upgrade: bool = True
     return Ledger.open(
         loaded.settings.database_url.reveal(),
         loaded.home / "artifacts",
+        bucket=_bucket(loaded),
         # Asked for only by an upgrade: to read it loads more than most commands need.
         dead_after_seconds=lambda: loaded.settings.runtime.dead_after_seconds,
         restoring=restoring,
         upgrade=upgrade,
     )
+
+
+def _bucket(loaded: Loaded) -> Bucket | None:
+    # Not read where nobody set it, for the same reason.
+    url = loaded.settings.artifacts.url if loaded.is_set("artifacts.url") else None
+    if url is None:
+        return None
+    if loaded.settings.database_url.path is not None:
+        raise ConfigError(
+            f"artifacts.url is {url}, but the ledger is a SQLite file of this machine",
+            hint="an artifact store is for machines that share a ledger: set database_url to postgresql://…",
+        )
+    from ratchet.ledger.bucket import Bucket
+
+    return Bucket(url)
 
 
 def open_runtime(loaded: Loaded, ledger: Ledger, kinds: Kinds | None = None) -> Runtime:
