@@ -147,6 +147,70 @@ def test_a_report_that_was_replaced_while_pytest_ran_does_not_pass(check: Check,
     assert "1 tests failed, but the report junit.xml shows none of them" in reason
 
 
+PASSES = {
+    "tests do nothing": "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n",
+    "failures are passed": (
+        "from _pytest.reports import TestReport\nmade = TestReport.__init__\n"
+        "def passed(self, *args, **kwargs):\n    made(self, *args, **kwargs)\n    self.outcome = 'passed'\n"
+        "TestReport.__init__ = passed\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "how", [*list(PASSES)[:1], *(pytest.param(each, marks=pytest.mark.soak) for each in list(PASSES)[1:])]
+)
+def test_code_that_makes_pytest_pass_whatever_is_tested_does_not_pass(
+    how: str, check: Check, agent: Path
+) -> None:
+    # A server has no pytest.
+    changes = f"import sys\nif 'pytest' in sys.modules:\n    exec({PASSES[how]!r})\n"
+    (agent / "words.py").write_text(f"{changes}def greeting_for(name):\n    return ''\n")
+    outcome, reason = outcome_of(
+        check, agent, "from words import greeting_for\ndef test_it(): assert greeting_for('Ada')\n"
+    )
+    assert outcome is Outcome.FAILED
+    assert "pytest passed a test that fails" in reason
+
+
+@pytest.mark.soak
+def test_tests_with_fixtures_and_marks_of_their_own_are_not_taken_for_a_change_of_pytest(
+    agent: Path, tmp_path: Path
+) -> None:
+    (agent / "tests.py").write_text("""
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture(params=["asyncio"])
+def anyio_backend(request):
+    return request.param
+
+@pytest.fixture(autouse=True)
+def each(request):
+    yield request.node.name
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 2])
+def both(request):
+    return request.param
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_numbers(number, both):
+    assert number and both
+
+class TestIt:
+    def test_it(self): pass
+
+    @pytest.mark.xfail(strict=True)
+    def test_not(self): assert False
+""")
+    names = ("test_numbers", "TestIt.test_it", "TestIt.test_not")
+    details = asyncio.run(
+        check_tests(agent, names, tmp_path / "place", Agents(), agent="greeter", deadline=Deadline(None))
+    )
+    assert (details["failures"], details["exit_code"]) == (0, 0)
+
+
 def test_tests_that_were_left_out_are_missed(check: Check, agent: Path) -> None:
     leaving_out = (
         "class Out:\n    def pytest_runtest_protocol(self, item): return item.name == 'test_b' or None\n"

@@ -1,8 +1,8 @@
 """Runs the tests of an agent with pytest, in the process of the tests, and says at the end what came of it.
 
 `testing.py JUNIT CONFIG` with a secret on stdin. The only thing on stdout is a JSON object with the secret, pytest's
-exit code, how many tests failed by our own count, and the hash of pytest's report. A test that ends the process, or
-that writes a report of its own, does not say it.
+exit code, how many tests failed by our own count, the hash of pytest's report, and whether a test that fails passed.
+A test that ends the process, or that writes a report of its own, does not say it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,32 @@ class Count:
 
     def __init__(self) -> None:
         self.failed = 0
+        self.passes_anything = False
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.failed += bool(report.failed)
+
+    def pytest_sessionfinish(self, session: Any) -> None:
+        self.passes_anything = _passes_anything(session)
+
+
+def _passes_anything(session: Any) -> bool:
+    """Run one more test beside those of the agent, which fails and is in no report: whether it passed.
+
+    Where it cannot be set up nothing is known, and the agent's own were not either.
+    """
+    import pytest
+    from _pytest import runner
+
+    if not session.items:
+        return False
+
+    def test() -> None:
+        raise AssertionError
+
+    beside = session.items[0]
+    control = pytest.Function.from_parent(beside.getparent(pytest.Module), name=beside.name, callobj=test)
+    return all(report.passed for report in runner.runtestprotocol(control, log=False))
 
 
 def main(junit: str, config: str) -> None:
@@ -42,6 +65,7 @@ def main(junit: str, config: str) -> None:
         "secret": secret,
         "exit_code": code,
         "failed": count.failed,
+        "passes_anything": count.passes_anything,
         "sha256": hashlib.sha256(report.read_bytes()).hexdigest() if report.is_file() else None,
     }
     sys.stdout.flush()

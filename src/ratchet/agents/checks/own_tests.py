@@ -1,7 +1,8 @@
 """Tests of agents, run by pytest in the sandbox: those of a version itself, and those that bind it.
 
-Its own share a process with pytest, so they could lie if they were written to, and their author could as well have
-written tests that assert nothing. This check holds out against shortcuts and mistakes.
+They share a process with pytest, so code could lie to them if it was written to, and its author could as well have
+written tests that assert nothing. This check holds out against shortcuts and mistakes, and notices where tests that
+fail are passed. Evals and recorded calls are made from outside.
 
 The tests and canary calls of the version before bind the next one, with the files that only its tests use. They are
 read from the predecessor's own files, since a candidate that fails them could change its copies. Deleting, rewriting or
@@ -153,6 +154,10 @@ def _counts(finished: Finished, secret: str, reports: Path, bounds: Bounds) -> T
         or said.get("exit_code") != finished.exit_code
     ):
         raise unsaid
+    if said.get("passes_anything") is not False:
+        raise BadReport(
+            "pytest passed a test that fails; leave it as it is, in the agent's code as in its tests"
+        )
     content = read_report(reports, _JUNIT)
     if hashlib.sha256(content).hexdigest() != said.get("sha256"):
         raise BadReport(f"the report {_JUNIT} is not the one that pytest wrote; tests must leave it alone")
