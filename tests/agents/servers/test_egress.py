@@ -81,6 +81,11 @@ def test_what_is_not_allowed_is_not_even_resolved(target: str) -> None:
         "::ffff:127.0.0.1",
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
+        # Where Oracle's and Azure's hosts answer their machines.
+        "192.0.0.192",
+        "168.63.129.16",
+        "fec0::1",
+        "3fff::1",
     ],
 )
 def test_a_name_that_leads_to_an_address_which_is_not_public_is_refused(address: str) -> None:

@@ -29,6 +29,14 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _LONGEST_NAME = 253
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Counted as public by some versions of Python: protocol assignments and the relay of 6to4 (RFC 6890, 7526), site-local
+# addresses, documents (RFC 9637), and where the hosts of two clouds answer their own machines.
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "fec0::/10", "3fff::/20"),
+    )
+)
 
 
 class EgressTarget(NamedTuple):
@@ -91,7 +99,8 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    named = any(address in network for network in _NOT_PUBLIC if network.version == address.version)
+    return address.is_global and not (address.is_multicast or address.is_reserved or named)
 
 
 def _split(text: str) -> tuple[str, int | None]:
