@@ -79,6 +79,7 @@ def test_secrets_are_hidden_and_what_is_long_is_cut(recorder: CallRecorder) -> N
     [
         ({"method": "tools/list", "id": 1}, {}, None),
         ([], {}, None),
+        ({**ASKED, "id": None}, "", None),
         (ASKED, {"id": 7, "error": {"message": "no"}}, "failed"),
         (ASKED, {"id": 7, "result": {"content": 5, "isError": True}}, "failed"),
         (ASKED, {"id": 8, "result": {}}, "error"),

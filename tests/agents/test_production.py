@@ -12,7 +12,14 @@ import pytest
 from ratchet.agents.architect import send_feedback
 from ratchet.agents.call_record import CallRecorder, NotedCall, fingerprint, plain
 from ratchet.agents.checks.replay import names
-from ratchet.agents.learning import keep_lesson, learn, leave_remark, propose, standing
+from ratchet.agents.learning import (
+    keep_lesson,
+    learn,
+    leave_remark,
+    propose,
+    send_as_caller,
+    standing,
+)
 from ratchet.agents.publication import used_of
 from ratchet.agents.traffic import CallCounts, begin, decide, ruling, watch_evals
 from ratchet.config.workflow_settings import Agents
@@ -290,6 +297,20 @@ def end(ledger: Ledger, run_id: int) -> None:
     with ledger.write() as tx:
         change_run(tx, run_id, RunStatus.RUNNING)
         change_run(tx, run_id, RunStatus.FAILED, reason="no")
+
+
+def test_feedback_with_a_key_starts_one_run_a_time_and_no_more_than_the_day_allows(
+    runtime: Runtime, ledger: Ledger
+) -> None:
+    settle(runtime)
+    with_settings(runtime, learn_runs_per_day=1)
+    first = send_as_caller(runtime, NAME, "too stiff", actor="api of agent greeter")
+    with pytest.raises(Conflict, match=f"run {first} is under way"):
+        send_as_caller(runtime, NAME, "far too stiff", actor="api of agent greeter")
+    end(ledger, first)
+    with pytest.raises(Conflict, match="learn_runs_per_day = 1"):
+        send_as_caller(runtime, NAME, "far too stiff", actor="api of agent greeter")
+    assert send_feedback(runtime, NAME, "say ahoy", actor="person") > first
 
 
 def test_very_many_different_remarks_are_refused(runtime: Runtime) -> None:

@@ -283,6 +283,21 @@ def test_a_key_opens_what_its_scope_says_of_its_agent_and_nothing_else(
     assert api.get(f"/agents/{NAME}", headers=bearer).status_code == 401
 
 
+@pytest.mark.parametrize("scope", ["feedback", "admin"])
+def test_a_key_for_feedback_starts_one_change_at_a_time(
+    api: TestClient, greeter: AgentRow, scope: str
+) -> None:
+    made = api.post(f"/agents/{NAME}/keys", json={"key": "site", "scopes": [scope]})
+    bearer = {"Authorization": f"Bearer {made.json()['key']}"}
+    answers = [
+        api.post(f"/agents/{NAME}/feedback", json={"message": words}, headers=bearer)
+        for words in ("better", "much better")
+    ]
+    assert [each.status_code for each in answers] == [202, 202 if scope == "admin" else 409]
+    assert answers[0].json()["source"] == ("person" if scope == "admin" else "key")
+    assert scope == "admin" or "is under way" in answers[1].text
+
+
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("named", ["engine", "model"])
 @pytest.mark.parametrize("hostile", ["replay:/dev/zero", "llm:http://169.254.169.254/v1#m", "/etc/passwd"])

@@ -190,7 +190,8 @@ class CallRecorder:
             return self._read_long(noted)
         asked = _parsed(noted.body)
         params = asked.get("params") if isinstance(asked, Mapping) else None
-        if not isinstance(params, Mapping) or asked.get("method") != "tools/call":
+        # Without an id nothing is asked, and nothing answered.
+        if not isinstance(params, Mapping) or asked.get("method") != "tools/call" or asked.get("id") is None:
             return None
         arguments, result = params.get("arguments") or {}, _result(noted.answer, asked.get("id"))
         kept_arguments, whole = self._kept(arguments)

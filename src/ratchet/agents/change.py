@@ -92,7 +92,7 @@ def asked(
     return "\n\n".join(parts)
 
 
-_SOURCES = {"person": "a person", "tuner": "the agent's own Tuner"}
+_SOURCES = {"person": "a person", "tuner": "the agent's own Tuner", "key": "a caller"}
 _CREATE = """\
 Design and write a new agent in this directory, which is empty but for .git. Write every file that the contract asks \
 for, with a state.json that fits state_schema.json, and tests.py with tests that would fail if the agent were wrong. \

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from ratchet.runtime.jobs import Jobs
 
 ASK, AUTO = "ask", "auto"
-AUTOMATIC = frozenset({"tuner", "incident"})
+KEY = "key"
+AUTOMATIC = frozenset({"tuner", "incident", KEY})
 """The sources of runs that no person asked for: they have a budget."""
 _MOST_WAITING = 100
 # Runs of one agent among which those of a day are looked for.
@@ -108,6 +109,29 @@ def leave_remark(
         if remark.run_id is None:
             want_to_learn(tx, runtime.jobs, agent, runtime.settings.agents)
         return remark
+
+
+def send_as_caller(
+    runtime: Runtime, name: str, message: str, *, actor: str, request_id: str | None = None, **more: Any
+) -> RunId:
+    """Begin the run for feedback from outside, within the budget of the day; see `begin_feedback`.
+
+    Raises `Conflict` while a change is under way that no person asked for, and when the budget is used up.
+    """
+    with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+        agent = get_agent(tx, name)
+        under_way = [run.id for run in _started_by_itself(tx, agent) if not run.status.final]
+        if under_way:
+            raise Conflict(
+                f"run {under_way[0]} is under way, which callers of {name} started",
+                hint="say it to the Tuner, where feedback is collected, or again when that run has ended",
+            )
+        problem = used_up(tx, agent, runtime.settings.agents)
+        if problem is not None:
+            raise Conflict(
+                problem, hint="try again tomorrow (UTC); a key with the scope admin has no such budget"
+            )
+        return begin_feedback(tx, runtime, name, message, source=KEY, **more)
 
 
 def _digest(text: str) -> str:

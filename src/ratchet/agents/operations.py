@@ -403,15 +403,18 @@ def feedback(
     """Tell an agent what was wrong with it, or what is wanted.
 
     A run decides: nothing, a change of the state, or a change of the code, which is tested before it is used. Feedback
-    on one agent is taken one after the other. 422 when it is longer than `agents.feedback_bytes`, 424 when the engine
-    cannot work now.
+    on one agent is taken one after the other. 409 for a key of the agent while a change that callers asked for is under
+    way, or when their budget of the day is used up. 422 when it is longer than `agents.feedback_bytes`, 424 when the
+    engine cannot work now.
     """
     from ratchet.agents.architect import check_feedback, send_feedback
+    from ratchet.agents.learning import send_as_caller
     from ratchet.engines.preflight import check_for_worker
 
     who = {"engine": engine, "model": model}
     check_for_worker(call.runtime, functools.partial(check_feedback, call.runtime, name, message, **who))
-    run_id = send_feedback(
+    send = send_as_caller if call.is_budgeted else send_feedback
+    run_id = send(
         call.runtime,
         name,
         message,

@@ -28,7 +28,7 @@ from ratchet.agents.checks.losses import compare_states
 from ratchet.agents.checks.replay import worth_replaying
 from ratchet.agents.checks.version import Used, check_version
 from ratchet.agents.contract import FIRST_VERSION, METADATA, STATE
-from ratchet.agents.learning import case_of, keep_lesson
+from ratchet.agents.learning import AUTOMATIC, case_of, keep_lesson
 from ratchet.agents.staging_area import (
     ArchitectWork,
     Decision,
@@ -271,7 +271,8 @@ def used_of(work: ArchitectWork) -> Used:
     fixed = case_of(work.spec)
     # The message about an incident quotes callers: what they wrote asks for no other answers of other tools.
     asked = fixed[0].tool if fixed else work.message
-    return Used((*map(EvalCase.of, evals), *fixed), worth_replaying(calls, most), asked)
+    is_personal = work.spec.get("source") not in AUTOMATIC
+    return Used((*map(EvalCase.of, evals), *fixed), worth_replaying(calls, most), asked, is_personal)
 
 
 # Recorded calls among which those to be made again are looked for.

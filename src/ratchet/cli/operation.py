@@ -51,6 +51,7 @@ class CliCall:
     actor = "cli"
     request_id = None
     project_id = None
+    is_budgeted = False
 
     def __init__(self, session: CliSession, ledger: Ledger, runtime: Runtime | None = None) -> None:
         self._session = session

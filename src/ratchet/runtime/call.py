@@ -51,6 +51,11 @@ class Call(Protocol):
     def request_id(self) -> str | None: ...
 
     @property
+    def is_budgeted(self) -> bool:
+        """Whether the runs that the caller may start are bounded for each day, as those of all callers."""
+        ...
+
+    @property
     def project_id(self) -> int | None:
         """The only project whose things the caller may see; None for one who may see all."""
         ...

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 
+from ratchet.agents.access import KeyScope
 from ratchet.config import Loaded, Settings
 from ratchet.kernel import RatchetError
 from ratchet.ledger import Ledger, Transaction
@@ -168,6 +169,11 @@ class Access:
     @property
     def person(self) -> str:
         return self.actor
+
+    @property
+    def is_budgeted(self) -> bool:
+        key = self.caller.key
+        return key is not None and not key.may(key.agent, KeyScope.ADMIN)
 
     @property
     def project_id(self) -> int | None:

@@ -115,9 +115,9 @@ def test_a_feedback_names_the_tools_that_it_is_about(message: str, named: bool) 
 def test_a_feedback_without_a_tool_is_about_all_but_asks_for_no_errors(tmp_path: Path) -> None:
     good, bad = {"failed": False, "text": "3"}, {"failed": True, "text": "no"}
 
-    def asked(message: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    def asked(message: str, old: dict[str, Any], new: dict[str, Any], by_person: bool = True) -> bool:
         replay = Replay(
-            tmp_path, tmp_path, {}, (), message, ["greet", "count"], tmp_path, Agents(), "greeter"
+            tmp_path, tmp_path, {}, (), message, by_person, ["greet", "count"], tmp_path, Agents(), "greeter"
         )
         return replay._asked("greet", old, new)
 
@@ -126,6 +126,9 @@ def test_a_feedback_without_a_tool_is_about_all_but_asks_for_no_errors(tmp_path:
     assert asked("be kinder", bad, good)
     assert not asked("count from one", good, {**good, "text": "4"})
     assert asked("greet less", good, bad)
+    # Strangers excuse nothing by saying nothing of it.
+    assert not asked("one star", good, {**good, "text": "4"}, by_person=False)
+    assert asked("greet less", good, {**good, "text": "4"}, by_person=False)
 
 
 def replayed(*tools: str) -> tuple[ReplayedCall, ...]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ratchet.agents.call_record import CallRecorder, NotedCall
 from ratchet.agents.gateway import GatewayLimits
 from tests.agents.gateway.wire import OK, Handler, read_chunk, read_head, read_message, stand
 
@@ -191,5 +192,38 @@ def test_a_caller_sees_nothing_that_is_not_meant_for_it() -> None:
         )
         async with stand(saying(said)) as here:
             assert (await here.ask(here.request(b"x"))).headers == {"server": "mine", "content-length": "0"}
+
+    asyncio.run(run())
+
+
+class NotingRecorder(CallRecorder):
+    """Keeps what it is handed."""
+
+    def __init__(self) -> None:
+        self.noted: list[NotedCall] = []
+
+    def wants_next(self) -> bool:
+        return True
+
+    def note(self, call: NotedCall) -> None:
+        self.noted.append(call)
+
+
+def test_a_request_that_its_server_refuses_is_no_call() -> None:
+    """What has no session, or is none, says nothing of the agent: noted, it could start changes by itself."""
+    statuses = ["400 Bad Request", "406 Not Acceptable", "500 Internal Server Error", "200 OK"]
+
+    async def run() -> None:
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for status in statuses:
+                await read_message(reader)
+                writer.write(f"HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\nok".encode())
+
+        recorder = NotingRecorder()
+        async with stand(handler, recorder=recorder) as here, here.caller() as caller:
+            for status in statuses:
+                assert (await caller.ask(here.request(status.encode()))).status == int(status[:3])
+            await here.empty()
+        assert [each.body.decode() for each in recorder.noted] == statuses[2:]
 
     asyncio.run(run())

@@ -1,8 +1,8 @@
 """Calls that clients really made, made again to the version before and to the new one: what differs is shown.
 
-The tools that the feedback names may answer otherwise; that is what was asked for. A feedback that names none is about
-all of them, but asks for no errors. What the old version itself answers otherwise from one start to the next is not
-compared. Every other difference is a finding.
+The tools that the feedback names may answer otherwise; that is what was asked for. What a person says without a name is
+about all of them, but asks for no errors; what callers say is about none then. What the old version itself answers
+otherwise from one start to the next is not compared. Every other difference is a finding.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Replay:
     state: Mapping[str, Any]
     calls: Sequence[ReplayedCall]
     message: str
+    is_personal: bool
     tools: Sequence[str]
     place: Path
     settings: Agents
@@ -105,7 +106,7 @@ class Replay:
         """Whether the feedback asked for another answer of this tool."""
         if any(names(self.message, each) for each in (*self.tools, tool)):
             return names(self.message, tool)
-        return old["failed"] or not new["failed"]
+        return self.is_personal and (old["failed"] or not new["failed"])
 
     async def _answers_of_base(self, name: str) -> list[dict[str, Any]]:
         snapshot = await in_thread(lambda: take_snapshot(self.base, self.place / name))

@@ -179,11 +179,15 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """How an agent is used, as its user has it on record: evals, calls to be made again, and what was asked for now."""
+    """How an agent is used, as its user has it on record: evals, calls to be made again, and what was asked for now.
+
+    `is_personal`: by a person, and not by callers.
+    """
 
     evals: tuple[EvalCase, ...] = ()
     calls: tuple[ReplayedCall, ...] = ()
     message: str = ""
+    is_personal: bool = True
 
 
 NOTHING_USED = Used()
@@ -256,6 +260,7 @@ async def check_all(
                 state or {},
                 used.calls,
                 used.message,
+                used.is_personal,
                 [tool.name for tool in pair.runner.tools],
                 place / "replay",
                 settings,
@@ -309,7 +314,7 @@ class VersionJudge:
     def hash(self) -> str:
         settings = self.settings
         return fingerprint(
-            "version 6",
+            "version 7",
             python=sys.version_info[:3],
             snapshot=(MAX_FILES, MAX_BYTES, MAX_DEPTH),
             reading=BOUNDS,

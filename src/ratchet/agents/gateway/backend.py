@@ -92,6 +92,9 @@ class ProxyResponse:
             self._tell_news()
             return
         self._begin(head)
+        if 400 <= head.status < 500:
+            # No tool was called: the request has no session, or is none.
+            self.heard = None
         has_body = not self.bodiless and head.status not in _NO_CONTENT and head.length != 0
         self._chunked = has_body and head.length is None and self._request.version == "1.1"
         self._waits = has_body and head.length is not None
