@@ -110,6 +110,16 @@ def test_a_model_without_a_key_is_a_missing_dependency(
     assert ratchet("workflow", "new", SENTENCE).code == 3
 
 
+@pytest.mark.parametrize("sentence", ["hi", "?!"])
+def test_what_was_sent_by_accident_needs_no_model_to_be_refused(ratchet: Ratchet, sentence: str) -> None:
+    """Whoever has set up no model yet is told what is wrong with the sentence, and not to set up a model for it."""
+    assert ratchet("init").code == 0
+    done = ratchet("workflow", "new", sentence)
+    assert done.code == 2
+    assert "so nothing is planned" in done.err
+    assert "hint: say in a sentence" in done.err
+
+
 @pytest.mark.soak
 def test_a_tool_stays_as_it_is_when_nothing_better_was_written(ratchet: Ratchet, play: Play) -> None:
     source = "# the same, said again\ndef run(text):\n    return len(text.split())\n"

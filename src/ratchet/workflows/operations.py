@@ -320,8 +320,10 @@ def plan(
     """
     from ratchet.engines.preflight import check_for_worker
     from ratchet.workflows.overseer import start_plan
+    from ratchet.workflows.overseer.request import checked_sentence
     from ratchet.workflows.preflight import check_overseer
 
+    sentence = checked_sentence(sentence)
     chosen: dict[str, Any] = {"reuse": reuse, "engine": engine, "model": model}
     check_for_worker(call.runtime, partial(check_overseer, call.runtime, sentence, **chosen))
     run_id = start_plan(

@@ -42,6 +42,7 @@ from ratchet.workflows.exports import Exported, export_workflow, read_target
 from ratchet.workflows.files import read_file
 from ratchet.workflows.operations import LONGEST_SENTENCE, OutcomeAnswer, WorkflowRunAnswer, outcome
 from ratchet.workflows.overseer import Planned, planned_of, start_fill, start_plan
+from ratchet.workflows.overseer.request import checked_sentence
 from ratchet.workflows.preflight import check_evolution, check_overseer, check_workflow
 from ratchet.workflows.runs import prepare, start_workflow
 from ratchet.workflows.saved import load_workflow, names_file
@@ -92,7 +93,7 @@ def new(
     Ctrl-C pauses the planning; `ratchet runs resume RUN` hands it to a worker. Exits with 0 when there is a plan, 1
     when it failed, 3 when the engine is missing.
     """
-    sentence = given_text(what, file, most_bytes=4 * LONGEST_SENTENCE)
+    sentence = checked_sentence(given_text(what, file, most_bytes=4 * LONGEST_SENTENCE))
     target = None if out is None else _free_file(out)
     if detach and target is not None:
         raise Misuse(
