@@ -93,6 +93,7 @@ def steps(inner: st.SearchStrategy[WorkflowSpec | None]) -> st.SearchStrategy[Wo
         st.lists(names, max_size=2).map(tuple),
         st.none() | st.dictionaries(texts, values, min_size=1, max_size=2),
         st.none() | st.booleans(),
+        st.booleans(),
         extras,
     )
 

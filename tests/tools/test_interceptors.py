@@ -13,6 +13,10 @@ import pytest
 from ratchet.tools.call import ToolCallFailed, ToolResult
 from ratchet.tools.caller import GROUP, Interceptor, InterceptorOrder, announced_interceptors, intercepted
 from ratchet.tools.definition import Tool, read_tool
+from tests.tools.bench import Bench, python_tool
+from tests.tools.bench_fixtures import bench, shared_runtime
+
+__all__ = ["bench", "shared_runtime"]
 
 TOOL = read_tool({"type": "python", "python": {"source": "def run(): return 1"}}, folder=None, id="one")
 
@@ -112,3 +116,22 @@ def test_installed_packages_bring_theirs_in_the_order_of_their_places(
     (tmp_path / "guards-1.0.dist-info" / "entry_points.txt").write_text(f"[{GROUP}]\na = guards:Gone\n")
     with pytest.raises(ToolCallFailed, match="cannot be loaded"):
         announced_interceptors.__wrapped__()
+
+
+def test_no_line_of_an_answer_passes_by_those_who_look_at_the_whole(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "class Guard:\n    place = 50\n    def before(self, *_): ...\n    def after(self, *_): ...\n"
+    (tmp_path / "one_guard.py").write_text(source)
+    (tmp_path / "one_guard-1.0.dist-info").mkdir()
+    (tmp_path / "one_guard-1.0.dist-info" / "METADATA").write_text("Name: one_guard\nVersion: 1.0\n")
+    listed = f"[{GROUP}]\nguard = one_guard:Guard\n"
+    (tmp_path / "one_guard-1.0.dist-info" / "entry_points.txt").write_text(listed)
+    speaking, given = python_tool("def run():\n    yield 1\n"), list[Any]()
+    with monkeypatch.context() as here:
+        here.syspath_prepend(tmp_path)
+        announced_interceptors.cache_clear()
+        assert bench.call(speaking, give_line=given.append).value == [1]
+    announced_interceptors.cache_clear()
+    assert given == []
+    assert bench.call(speaking, give_line=given.append).value == given == [1]

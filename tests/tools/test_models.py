@@ -158,6 +158,15 @@ def test_words_are_heard_before_the_answer_is_whole(place: Place) -> None:
     assert len(pieces) > 2
 
 
+@only_sqlite
+def test_the_lines_of_an_answer_are_passed_on_whole(place: Place) -> None:
+    place.open(say("a first line\nand a second\nand the rest"))
+    given: list[str] = []
+    called = asyncio.run(call_model("Say three lines.", place.occasion(give_line=given.append)))
+    assert called.value == "a first line\nand a second\nand the rest"
+    assert given == ["a first line", "and a second"]
+
+
 @pytest.mark.soak
 @only_sqlite
 def test_words_that_were_heard_one_by_one_are_one_event_of_the_ledger(place: Place) -> None:

@@ -16,10 +16,10 @@ import pytest
 from ratchet.sandbox import close
 from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.caller import call_tool
-from ratchet.tools.definition import read_tool
+from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.definition_file import ToolError
 from ratchet.tools.programs import has_function
-from tests.tools.bench import Bench, python_tool
+from tests.tools.bench import Bench, program, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
 
 __all__ = ["bench", "shared_runtime"]
@@ -228,6 +228,70 @@ def test_what_is_said_is_heard_before_the_end(bench: Bench, more: dict[str, Any]
     assert bench.said() == "begun\n"
 
 
+@both_ways
+def test_what_a_node_yields_is_a_list(bench: Bench, more: dict[str, Any]) -> None:
+    source = "def run(n):\n    for each in range(n):\n        yield {'line': f'{each}\\n'}\n"
+    given: list[Any] = []
+    called = bench.call(python_tool(source, **more), {"n": 3}, give_line=given.append)
+    assert called.value == given == [{"line": f"{each}\n"} for each in range(3)]
+    assert bench.call(python_tool(source, **more), {"n": 0}).value == []
+
+
+def test_a_list_that_is_returned_has_no_lines_before_the_end(bench: Bench) -> None:
+    given: list[Any] = []
+    called = bench.call(python_tool("def run():\n    return ['a', 'b\\nc']\n"), give_line=given.append)
+    assert (called.value, given) == (["a", "b\nc"], [])
+
+
+@both_ways
+def test_a_node_that_yields_what_is_not_json_has_failed(bench: Bench, more: dict[str, Any]) -> None:
+    source = "def run():\n    yield 1\n    yield {1, 2}\n"
+    assert "is not JSON" in str(bench.fails(python_tool(source, **more)))
+
+
+@both_ways
+def test_each_line_is_passed_on_before_the_end(bench: Bench, more: dict[str, Any]) -> None:
+    """The node never ends by itself: it is cancelled once both of its lines were heard."""
+    source = (
+        "import time\ndef run():\n    yield 'one'\n    yield 'two'\n    while True:\n        time.sleep(1)\n"
+    )
+    assert _cancelled_after(2, python_tool(source, **more), bench) == ["one", "two"]
+
+
+def _cancelled_after(count: int, tool: Tool, bench: Bench) -> list[Any]:
+    """The lines of a call that is cancelled when it has given so many."""
+    given: list[Any] = []
+
+    async def call() -> None:
+        enough = asyncio.Event()
+
+        def give(line: Any) -> None:
+            given.append(line)
+            if len(given) == count:
+                enough.set()
+
+        calling = asyncio.create_task(call_tool(tool, {}, bench.occasion(give_line=give, seconds=600.0)))
+        async with asyncio.timeout(300):
+            await enough.wait()
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+
+    asyncio.run(call())
+    return given
+
+
+def test_the_lines_of_a_program_are_what_it_prints(bench: Bench) -> None:
+    talking = program("sh", "-c", "echo one; printf 'tw'; echo o; exec sleep 600")
+    assert _cancelled_after(2, talking, bench) == ["one", "two"]
+
+
+def test_a_program_with_a_schema_answers_with_one_document(bench: Bench) -> None:
+    given: list[Any] = []
+    tool = program("sh", "-c", "echo '['; echo '1]'", output_schema={"type": "array"})
+    assert bench.call(tool, give_line=given.append).value == [1]
+    assert given == []
+
+
 def test_a_listener_that_raises_does_not_break_the_node(bench: Bench) -> None:
     def deaf(kind: str, data: object) -> None:
         raise RuntimeError("not now")
@@ -300,6 +364,16 @@ def _processes_named(name: str) -> list[int]:
 
 
 LEAK = "import os, sys\ndef run(fail=False):\n    key = os.environ['WEATHER_KEY']\n    print(key, file=sys.stderr)\n"
+
+
+def test_what_is_given_a_secret_passes_no_line_on_before_it_was_looked_at(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEATHER_KEY", "hush-hush-42")
+    given: list[Any] = []
+    source = "import os\ndef run():\n    yield os.environ['WEATHER_KEY']\n"
+    called = bench.call(python_tool(source, secrets=["WEATHER_KEY"]), give_line=given.append)
+    assert (called.value, given) == (["${WEATHER_KEY}"], [])
 
 
 def test_a_secret_that_a_tool_names_is_in_its_environment_and_in_no_record(

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from ratchet.tools.call import Occasion
 from tests.runtime.kinds import mark as write_mark
 from tests.runtime.kinds import marks
 
@@ -24,11 +25,11 @@ async def mark_slowly(file: str, name: str, seconds: float = 0.3) -> str:
     return name
 
 
-def mark_and_die(file: str, name: str) -> str:
+def mark_and_die(file: str, name: str, only: str | None = None) -> str:
     """The first time it takes the whole process along."""
     seen = any(line.startswith(f"{name}:") for line in marks(Path(file)))
     write_mark(file, f"{name}:{os.getpid()}")
-    if not seen:
+    if not seen and only in (None, name):
         os.kill(os.getpid(), signal.SIGKILL)
     return name
 
@@ -41,6 +42,16 @@ def mark_or_die(file: str, last: int | None, dies_at: int) -> int:
     if number == dies_at and not seen:
         os.kill(os.getpid(), signal.SIGKILL)
     return number + 1
+
+
+async def speak(file: str, lines: list[str], *, occasion: Occasion) -> list[str]:
+    """Says one line after the other, and waits after each until that has left its mark."""
+    for line in lines:
+        if occasion.give_line is not None:
+            occasion.give_line(line)
+        while not any(each.startswith(f"{line}:") for each in marks(Path(file))):  # noqa: ASYNC110  a file has no event
+            await asyncio.sleep(0.01)
+    return lines
 
 
 def fail_twice(file: str, name: str) -> str:

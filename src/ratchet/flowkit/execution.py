@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .errors import StepFailed
 from .spec import WorkflowSpec, WorkflowStep
 
 _ADDED = ("cpu_ms", "cost_microusd", "tokens", "unpriced_tokens")
 _MOST = "peak_bytes"
 SIMULATED = "simulated"
 WITHIN = "within"
+LINE = "line"
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,87 @@ class StepCall:
     container: bool = False
     rounds: tuple[int, ...] = ()
     """In which round of each step that is repeated around it."""
+    lines: StepLines | None = None
+    """Takes the lines of a step that streams, as they come."""
+    line: str | None = None
+    """The hash of the line that it is done for, of a step that streams."""
+
+
+class StepLines:
+    """What a step that streams has given so far, in the event loop of the execution.
+
+    A later try begins with the first line again, and only the value of the step is sure: where that has another line
+    than was passed on, the new one is passed on as well.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lines: list[Any] = []
+        self._passed_on: list[tuple[int, Any]] = []
+        self._more = asyncio.Event()
+        self.given = 0
+        """How many lines this try has given."""
+        self.on_first: Callable[[], None] | None = None
+        self.end: StepRecord | None = None
+
+    def begin(self) -> None:
+        """A try begins."""
+        self.given = 0
+
+    def give(self, line: Any) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.take, line)
+
+    def close(self, end: StepRecord) -> None:
+        """The step has ended so; its value is the list of its lines."""
+        self.begin()
+        for line in end.value if end.status == "completed" and isinstance(end.value, list) else ():
+            self.take(line)
+        self.end = end
+        self._more.set()
+
+    async def follow(self) -> AsyncIterator[tuple[int, Any]]:
+        """Each line with its number, until the step has ended."""
+        at = 0
+        while True:
+            more = self._more
+            while at < len(self._passed_on):
+                at += 1
+                yield self._passed_on[at - 1]
+            if self.end is not None:
+                return
+            await more.wait()
+
+    def take(self, line: Any) -> None:
+        if self.end is not None:
+            return
+        number, self.given = self.given, self.given + 1
+        if number < len(self._lines) and self._lines[number] == line:
+            return
+        self._lines[number : number + 1] = [line]
+        self._passed_on.append((number, line))
+        self._more.set()
+        self._more = asyncio.Event()
+        if self.on_first is not None:
+            first, self.on_first = self.on_first, None
+            first()
+
+
+def lines_of(value: Any) -> list[Any]:
+    """The lines of what a step came to: a list, a text, or what a program printed. Raises `StepFailed`."""
+    if isinstance(value, Mapping) and isinstance(value.get("stdout"), str):
+        value = value["stdout"]
+    if isinstance(value, str):
+        lines = [line.removesuffix("\r") for line in value.split("\n")]
+        return lines if lines[-1] else lines[:-1]
+    if isinstance(value, list):
+        return value
+    raise StepFailed(f"streams lines, but gives {type(value).__name__} and no list or text", final=True)
+
+
+def line_hash(line: Any) -> str:
+    return hashlib.sha256(json.dumps(line, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

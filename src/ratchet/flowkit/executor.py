@@ -18,6 +18,7 @@ from typing import Any
 from .conditions import read_condition
 from .errors import SpecError, StepFailed, StepHeld
 from .execution import (
+    LINE,
     Executed,
     ExecutionJournal,
     QuietJournal,
@@ -25,10 +26,13 @@ from .execution import (
     StepCall,
     StepCaller,
     StepError,
+    StepLines,
     StepRecord,
+    line_hash,
+    lines_of,
     metrics_within,
 )
-from .graph import data_sources, dependencies, own_names
+from .graph import data_sources, dependencies, followed, own_names
 from .reader import DEEPEST
 from .references import OF_ROUNDS, Lookup, Reference, resolve, take
 from .spec import AtLimit, StepType, WorkflowSpec, WorkflowStep
@@ -39,6 +43,7 @@ from .validation import check_inputs, require_valid
 _GRACE_SECONDS = 1.0
 Room = Callable[[StepCall], AbstractAsyncContextManager[object]]
 """Waits until there is room for a call, and gives it back when the block ends."""
+PartTask = asyncio.Task["StepRecord"]
 PartOfStep = Callable[[WorkflowStep, str, Mapping[str, Any]], Awaitable["StepRecord"]]
 MOST_ITEMS = 100_000
 
@@ -66,8 +71,12 @@ async def call_until_done(
             async with room(call):
                 await journal.started(call)
                 began = time.monotonic()
+                if call.lines is not None:
+                    call.lines.begin()
                 async with _limited(step.timeout) if guarded else nullcontext():
                     result = await caller.call(call)
+                if call.lines is not None:
+                    result = replace(result, value=lines_of(result.value))
         except StepFailed as failed:
             error = StepError(str(failed), number, failed.metrics, failed.hint)
             fallback = caller.fallback(call) if call.tool == own_tool else None
@@ -173,6 +182,8 @@ class _Scope:
         for step_id, needs in self._needs.items():
             for need in needs:
                 self._needed_by[need].append(step_id)
+        self._lines = {step.step_id: StepLines() for step in spec.steps if step.stream}
+        self._followed = {step.step_id: followed(step, self._steps) for step in spec.steps if self._lines}
 
     async def run(self) -> None:
         async with task_group() as group:
@@ -219,13 +230,30 @@ class _Scope:
             group.create_task(self._do(group, self._steps[step_id]))
 
     async def _do(self, group: asyncio.TaskGroup, step: WorkflowStep) -> None:
+        waiting = self._needed_by[step.step_id]
+        lines = self._lines.get(step.step_id)
+        if lines is not None:
+            following = [each for each in waiting if self._followed[each] == step.step_id]
+
+            def let_follow() -> None:
+                nonlocal waiting
+                waiting = [each for each in waiting if each not in following]
+                self._release(group, following)
+
+            lines.on_first = let_follow
         record = await self._record_of(step)
         self._records[step.step_id] = record
         self._run.records[self._prefix + step.step_id] = record
-        if record.status == "held":
-            return
+        if lines is not None:
+            lines.on_first = None
+            lines.close(record)
+        if record.status != "held":
+            self._release(group, waiting)
+
+    def _release(self, group: asyncio.TaskGroup, waiting: Iterable[str]) -> None:
+        """One of the steps that these wait for need not be waited for any more."""
         ready = []
-        for step_id in self._needed_by[step.step_id]:
+        for step_id in waiting:
             self._missing[step_id] -= 1
             if self._missing[step_id] == 0:
                 ready.append(step_id)
@@ -252,35 +280,50 @@ class _Scope:
     def _reason_to_skip(self, step: WorkflowStep) -> tuple[str, bool]:
         """Why a step is not run, if it is not, and whether the workflow wants it so."""
         for need in sorted(self._needs[step.step_id]):
-            record = self._records[need]
+            # There is none yet of a step that still gives its lines.
+            record = self._records.get(need)
+            if record is None:
+                continue
             if record.status == "failed" or (record.status == "skipped" and record.error):
                 return f"needs {need}, which was not completed", False
         sources = data_sources(step) or self._needs[step.step_id]
-        if sources and all(self._records[source].status == "skipped" for source in sources):
+        ended = [self._records.get(source) for source in sources]
+        if ended and all(record is not None and record.status == "skipped" for record in ended):
             return "everything it takes from was skipped", True
         if step.when is not None and not read_condition(step.when).holds(self._lookup({}, absent=None)):
             return f"its condition does not hold: {step.when}", True
         return "", False
 
     async def _do_each(self, step: WorkflowStep, name: str) -> StepRecord:
-        items = resolve(step.for_each, self._lookup({}, absent=None))
-        if not isinstance(items, list):
-            raise StepFailed(f"for_each needs a list, not {type(items).__name__}", final=True)
-        if len(items) > MOST_ITEMS:
-            raise StepFailed(
-                f"for_each over {len(items)} items; at most {MOST_ITEMS} can be done", final=True
-            )
+        source = self._followed.get(step.step_id)
+        items: list[Any] = [] if source else self._items(step)
         call = StepCall(name, step, self._spec, {}, step.tool_name, container=True)
         self._run.open[name] = call
         await self._run.journal.started(call)
-        async with task_group() as group:
-            tasks = [
-                group.create_task(
-                    self._do_part(self._do_rounds, step, f"{name}[{index}]", {"item": item, "index": index})
-                )
-                for index, item in enumerate(items)
-            ]
-        records = [task.result() for task in tasks]
+        if source:
+            lines = self._lines[source]
+            tasks = await self._follow(step, name, lines)
+            assert lines.end is not None, "it is followed to its end"
+            if lines.end.status == "held":
+                self._run.open.pop(name)
+                return StepRecord("held")
+            if lines.end.status != "completed":
+                return await self._end(call, StepError(f"needs {source}, which was not completed"))
+            items = lines.end.value
+        else:
+            async with task_group() as group:
+                tasks = {
+                    index: group.create_task(
+                        self._do_part(
+                            self._do_rounds, step, f"{name}[{index}]", {"item": item, "index": index}
+                        )
+                    )
+                    for index, item in enumerate(items)
+                }
+                self._pass_on(step, tasks)
+        if len(items) > MOST_ITEMS:
+            return await self._end(call, StepError(_too_many(len(items))))
+        records = [tasks[index].result() for index in range(len(items))]
         bad = next((record for record in records if record.status == "failed"), None)
         taken = {"items": len(items), **metrics_within(records)}
         if bad is not None:
@@ -291,6 +334,54 @@ class _Scope:
             return StepRecord("held")
         return await self._end(call, Result([record.value for record in records], taken))
 
+    def _items(self, step: WorkflowStep) -> list[Any]:
+        items = resolve(step.for_each, self._lookup({}, absent=None))
+        if not isinstance(items, list):
+            raise StepFailed(f"for_each needs a list, not {type(items).__name__}", final=True)
+        if len(items) > MOST_ITEMS:
+            raise StepFailed(_too_many(len(items)), final=True)
+        return items
+
+    async def _follow(self, step: WorkflowStep, name: str, lines: StepLines) -> dict[int, PartTask]:
+        """Begin with each line as it comes. Another one in the place of one that was done gets a place of its own: what
+        was done before stays on record."""
+        tasks: dict[int, PartTask] = {}
+        places: dict[str, tuple[str, PartTask]] = {}
+        async with task_group() as group:
+            async for index, item in lines.follow():
+                if index >= MOST_ITEMS:
+                    continue
+                line, place = line_hash(item), f"{name}[{index}]"
+                known = self._run.journal.finished(place)
+                taken = places[place][0] if place in places else known and known.metrics.get(LINE)
+                if taken not in (None, line):
+                    place = f"{name}[{index}~{line}]"
+                if place not in places:
+                    around = {"item": item, "index": index, LINE: line}
+                    task = group.create_task(self._do_part(self._do_rounds, step, place, around))
+                    places[place] = line, task
+                tasks[index] = places[place][1]
+                self._pass_on(step, {index: tasks[index]}, tasks)
+        return tasks
+
+    def _pass_on(
+        self, step: WorkflowStep, new: Mapping[int, PartTask], every: Mapping[int, PartTask] | None = None
+    ) -> None:
+        """Give what was done for each item as a line, in the order of the items, if the step streams."""
+        lines = self._lines.get(step.step_id)
+        if lines is None:
+            return
+        tasks = new if every is None else every
+
+        def give(_: PartTask) -> None:
+            while (task := tasks.get(lines.given)) is not None and task.done() and not task.cancelled():
+                if task.exception() is not None or task.result().status != "completed":
+                    return
+                lines.take(task.result().value)
+
+        for task in new.values():
+            task.add_done_callback(give)
+
     async def _do_rounds(self, step: WorkflowStep, name: str, around: Mapping[str, Any]) -> StepRecord:
         """Do a step until its condition holds, if it has one. Each round is recorded, so that it is done once."""
         repeat = step.repeat
@@ -298,7 +389,8 @@ class _Scope:
             return await self._do_one(step, name, around)
         condition = read_condition(repeat.until)
         last = resolve(repeat.start, self._lookup(around, absent=None), own=own_names(step) - OF_ROUNDS)
-        call = StepCall(name, step, self._spec, {}, step.tool_name, container=True)
+        line = around.get(LINE)
+        call = StepCall(name, step, self._spec, {}, step.tool_name, container=True, line=line)
         self._run.open[name] = call
         await self._run.journal.started(call)
         records: list[StepRecord] = []
@@ -335,7 +427,7 @@ class _Scope:
             try:
                 record = await do(step, name, around)
             except StepFailed as failed:
-                call = StepCall(name, step, self._spec, {}, step.tool_name)
+                call = StepCall(name, step, self._spec, {}, step.tool_name, line=around.get(LINE))
                 record = await self._end(call, StepError(str(failed), 1, failed.metrics, failed.hint))
         self._run.records[name] = record
         return record
@@ -348,7 +440,16 @@ class _Scope:
         holds = step.step_type is StepType.SUB_WORKFLOW or step.workflow_spec is not None
         rounds = (*self._rounds, around["round"]) if "round" in around else self._rounds
         call = StepCall(
-            name, step, self._spec, values, step.tool_name, prompt, container=holds, rounds=rounds
+            name,
+            step,
+            self._spec,
+            values,
+            step.tool_name,
+            prompt,
+            container=holds,
+            rounds=rounds,
+            lines=None if "item" in around else self._lines.get(step.step_id),
+            line=around.get(LINE),
         )
         self._run.open[name] = call
         try:
@@ -425,6 +526,9 @@ class _Scope:
 
     async def _end(self, call: StepCall, end: Result | StepError) -> StepRecord:
         self._run.open.pop(call.name, None)
+        if call.line is not None:
+            # By it a later process, or a later try, knows for which line it was done.
+            end = replace(end, metrics={**end.metrics, LINE: call.line})
         if isinstance(end, StepError):
             await self._run.journal.failed(call, end)
         else:
@@ -453,6 +557,10 @@ class _Scope:
             return absent
 
         return find
+
+
+def _too_many(count: int) -> str:
+    return f"for_each over {count} items; at most {MOST_ITEMS} can be done"
 
 
 class _Absent(Exception):

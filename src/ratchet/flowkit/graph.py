@@ -6,7 +6,17 @@ from collections.abc import Collection, Iterator, Mapping
 
 from .conditions import read_condition
 from .errors import SpecError
-from .references import ALL_NAMES, NO_NAMES, OF_ITEMS, OF_ROUNDS, Own, Reference, find_inside, find_references
+from .references import (
+    ALL_NAMES,
+    NO_NAMES,
+    OF_ITEMS,
+    OF_ROUNDS,
+    Own,
+    Reference,
+    find_inside,
+    find_references,
+    read_reference,
+)
 from .spec import WorkflowSpec, WorkflowStep
 
 _MOST_CYCLES = 10
@@ -50,6 +60,20 @@ def dependencies(spec: WorkflowSpec) -> dict[str, frozenset[str]]:
 def needed(depends_on: Collection[str], references: Collection[Reference]) -> frozenset[str]:
     """The steps that a step waits for."""
     return frozenset(depends_on) | {one.name for one in references if one.kind == "steps"}
+
+
+def followed(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> str | None:
+    """The step whose lines this one takes as they come: one that streams, and of which it needs nothing else."""
+    reference = read_reference(step.for_each) if isinstance(step.for_each, str) else None
+    if reference is None or reference.kind != "steps" or len(reference.path) != 2:
+        return None
+    source = steps.get(reference.name)
+    if source is None or not source.stream or source.step_id in step.depends_on:
+        return None
+    others = [
+        one for one in references_of(step, lenient=True) if one.kind == "steps" and one.name == source.step_id
+    ]
+    return source.step_id if others == [reference] else None
 
 
 def waves(spec: WorkflowSpec) -> list[list[str]]:

@@ -159,6 +159,7 @@ def _step() -> Schema:
                 _FLAG,
                 "whether an earlier result may be used again; models: only if true, or at temperature 0",
             ),
+            "stream": _nullable(_FLAG, "pass its lines on as they come to a step with `for_each`"),
         },
     }
 

@@ -146,6 +146,8 @@ class WorkflowStep:
     """What a person answers to an `approval`, as JSON Schema; the answer is the value of the step then."""
     cache: bool | None = None
     """Whether an earlier result may be used again; if it does not say, whether the tool gives the same one anyway."""
+    stream: bool = False
+    """Whether its value is a list of lines, of which each is passed on as it comes to a step that is done for each."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

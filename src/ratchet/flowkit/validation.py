@@ -49,7 +49,7 @@ _STEP_KEYS = (
     *("operation_type", "workflow_path", "workflow_spec", "input_mapping", "output_name", "timeout"),
     *("retry_on_failure", "max_retries", "parallel_group", "depends_on", "when", "for_each", "repeat"),
     *("fallback_tool", "backoff_seconds", "backoff_factor", "backoff_most", "backoff_jitter", "cache"),
-    *("secrets", "answer_schema"),
+    *("secrets", "answer_schema", "stream"),
 )
 _WORKFLOW_KEYS = (
     *("workflow_id", "version", "description", "created_by", "created_at", "tags", "portable"),
@@ -79,6 +79,8 @@ _MEANT = {
     "schema": "answer_schema",
     "retry": "retry_on_failure",
     "cached": "cache",
+    "streaming": "stream",
+    "lines": "stream",
 }
 LONGEST_SECONDS = 31 * 24 * 3600.0
 MOST_RETRIES = 100
@@ -266,6 +268,8 @@ def step_problems(step: WorkflowStep, waits: frozenset[str], scope: Scope) -> It
     if step.repeat is not None:
         yield from _rounds(step, step.repeat, scope)
     yield from _people_and_secrets(step)
+    if step.stream and (step.repeat or step.step_type in (StepType.APPROVAL, StepType.SUB_WORKFLOW)):
+        yield "only a step that calls a tool or a model, and does so once or for each item, has lines to stream"
     if step.for_each is not None:
         yield from _list(step.for_each, scope)
     if step.workflow_spec is not None:

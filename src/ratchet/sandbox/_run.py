@@ -17,7 +17,14 @@ from ratchet.kernel import Misuse
 from ratchet.sandbox.inside import rlimits
 from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
-from ratchet.sandbox.nursery import NodeKind, SandboxExchange, held_file, new_wiring, nursery
+from ratchet.sandbox.nursery import (
+    NodeKind,
+    Overhearing,
+    SandboxExchange,
+    held_file,
+    new_wiring,
+    nursery,
+)
 from ratchet.sandbox.policy import (
     Bounds,
     Broken,
@@ -148,13 +155,15 @@ async def start(
     policy: Policy | None = None,
     hear: Callable[[bytes], None] | None = None,
     overhear: Callable[[bytes], None] | None = None,
+    overhear_answer: Callable[[bytes], None] | None = None,
     warm: Warm | None = None,
 ) -> AsyncIterator[Running]:
     """Run a command inside the block; leaving it, however that happens, kills the whole tree.
 
     With `hear`, which must not raise, every piece of its stdout and stderr is handed to that as it comes: nothing is
-    held here, and the bound on output does not apply. A run that floods it is slowed down. `overhear`, which must not
-    raise either, is only told each piece of its stderr; everything is held and bounded as without it. With `warm` a
+    held here, and the bound on output does not apply. A run that floods it is slowed down. `overhear` and
+    `overhear_answer`, which must not raise either, are only told each piece of its stderr and of its stdout; everything
+    is held and bounded as without them. With `warm` a
     function is called in the place of a program.
 
     Raises `IsolationRefused` if the machine lacks a layer of the policy's floor.
@@ -162,7 +171,9 @@ async def start(
     bounds, policy = bounds or Bounds(), policy or Policy()
     await try_layers()
     spec = spec_of(argv, cwd, bounds, policy, warm)
-    exchange = await _begin(spec.to_json().encode(), stdin, bounds, hear, overhear, warm)
+    exchange = await _begin(
+        spec.to_json().encode(), stdin, bounds, hear, Overhearing(overhear, overhear_answer), warm
+    )
     running = Running(exchange, bounds, spec.layers)
     try:
         yield running
@@ -175,7 +186,7 @@ async def _begin(
     stdin: bytes | None,
     bounds: Bounds,
     hear: Callable[[bytes], None] | None,
-    overhear: Callable[[bytes], None] | None,
+    overhearing: Overhearing,
     warm: Warm | None,
 ) -> SandboxExchange:
     wiring = await new_wiring(with_input=True)
@@ -186,7 +197,9 @@ async def _begin(
         wiring.close()
         raise
     wiring.let_go()
-    return SandboxExchange(wiring, stdin or b"", most_bytes=bounds.output_bytes, hear=hear, overhear=overhear)
+    return SandboxExchange(
+        wiring, stdin or b"", most_bytes=bounds.output_bytes, hear=hear, overhearing=overhearing
+    )
 
 
 def finished(report: dict[str, Any] | None, exchange: SandboxExchange, layers: tuple[str, ...]) -> Finished:
@@ -236,25 +249,35 @@ async def run(
     bounds: Bounds | None = None,
     policy: Policy | None = None,
     overhear: Callable[[bytes], None] | None = None,
+    overhear_answer: Callable[[bytes], None] | None = None,
 ) -> Finished:
     """Run a command, or a node with JSON on stdin, to its end. Cancelling kills it.
 
-    `overhear`, which must not raise, is told each piece of its stderr as it comes, within the bound on output.
+    `overhear` and `overhear_answer`, which must not raise, are told each piece of its stderr and of its stdout as it
+    comes, within the bound on output.
 
     Raises `IsolationRefused` if a layer of the policy's floor is missing, `CannotStart` if there is no such program or
     directory, `Broken` if the sandbox itself was killed. Everything else is told by what is returned.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()
     if isinstance(work, Node):
-        return await _run_node(work, stdin, bounds, policy, overhear)
+        return await _run_node(work, stdin, bounds, policy, Overhearing(overhear, overhear_answer))
     if cwd is None:
         raise Misuse("a command needs a directory to run in")
-    async with start(work, cwd=cwd, stdin=stdin, bounds=bounds, policy=policy, overhear=overhear) as running:
+    async with start(
+        work,
+        cwd=cwd,
+        stdin=stdin,
+        bounds=bounds,
+        policy=policy,
+        overhear=overhear,
+        overhear_answer=overhear_answer,
+    ) as running:
         return await running.wait()
 
 
 async def _run_node(
-    node: Node, given: bytes, bounds: Bounds, policy: Policy, overhear: Callable[[bytes], None] | None
+    node: Node, given: bytes, bounds: Bounds, policy: Policy, overhearing: Overhearing
 ) -> Finished:
     await try_layers()
     layers = node_layers(policy, scratch=node.scratch)
@@ -289,8 +312,8 @@ async def _run_node(
         wiring,
         b"",
         most_bytes=bounds.output_bytes,
-        overhear=overhear,
-        patience_seconds=_PATIENCE_SECONDS if overhear is None else 0.0,
+        overhearing=overhearing,
+        patience_seconds=0.0 if any(overhearing) else _PATIENCE_SECONDS,
     )
     try:
         report = await exchange.report(bounds.wall_seconds + BACKSTOP_SECONDS)

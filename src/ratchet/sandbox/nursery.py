@@ -253,6 +253,13 @@ class Input:
         self.close()
 
 
+class Overhearing(NamedTuple):
+    """What is only told each piece that a run writes, as it comes."""
+
+    stderr: Callable[[bytes], None] | None = None
+    stdout: Callable[[bytes], None] | None = None
+
+
 _MOST_REPORT_BYTES = 64 * 1024
 _DRAIN_SECONDS = 5.0
 
@@ -271,7 +278,7 @@ class SandboxExchange:
         *,
         most_bytes: int,
         hear: Callable[[bytes], None] | None = None,
-        overhear: Callable[[bytes], None] | None = None,
+        overhearing: Overhearing = Overhearing(),  # noqa: B008  it cannot be changed
         patience_seconds: float = 0.0,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -285,8 +292,8 @@ class SandboxExchange:
         self.stdout: Output | Drain
         self.stderr: Output | Drain
         if hear is None:
-            self.stdout = Output(wiring.stdout, most_bytes, self._changed)
-            self.stderr = Output(wiring.stderr, most_bytes, self._changed, overhear)
+            self.stdout = Output(wiring.stdout, most_bytes, self._changed, overhearing.stdout)
+            self.stderr = Output(wiring.stderr, most_bytes, self._changed, overhearing.stderr)
         else:
             self.stdout, self.stderr = Drain(wiring.stdout, hear), Drain(wiring.stderr, hear)
         self._input = None if wiring.stdin is None else Input(wiring.stdin, stdin)

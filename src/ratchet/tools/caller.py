@@ -243,7 +243,9 @@ async def call_tool(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -
     chain = announced_interceptors()
     if not chain:
         return await _carry_out(tool, values, occasion)
-    return await intercepted(chain, tool, values, lambda: _carry_out(tool, values, occasion))
+    # What looks at answers looks at whole ones, before anything of them is used.
+    whole = replace(occasion, give_line=None)
+    return await intercepted(chain, tool, values, lambda: _carry_out(tool, values, whole))
 
 
 async def _carry_out(tool: Tool, values: Mapping[str, Any], occasion: Occasion) -> ToolResult:

@@ -25,7 +25,7 @@ from ratchet.kernel import BudgetExceeded, Limits, Missing, Misuse
 from ratchet.ledger import Transaction
 from ratchet.ledger.usage import check
 from ratchet.runtime import configured_budgets
-from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
+from ratchet.tools.call import LineReader, Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import LlmBody, Tool
 from ratchet.tools.programs import NOT_FOUND, report_output
 
@@ -90,6 +90,8 @@ async def call_model(
         engine = open_engine(settings.workflows.llm, EngineContext(settings, runtime.home, os.environ))
         if model is not None and _asks_llm(settings):
             model = choose_model(settings.llm, model=model)
+        # What fits a schema is one JSON document, of which no line means anything by itself.
+        lines = None if schema is not None or occasion.give_line is None else LineReader(occasion.give_line)
         request = Request(
             prompt=prompt,
             system=system,
@@ -99,7 +101,7 @@ async def call_model(
             output_tokens=output_tokens,
             deadline_seconds=seconds or occasion.seconds,
             limits=left,
-            listen=partial(_listen, occasion),
+            listen=partial(_listen, occasion, lines),
         )
         return await run_session(
             _account(occasion, engine.name, model),
@@ -200,10 +202,12 @@ def _account(occasion: Occasion, engine: str, model: str | None) -> Account:
     return Account(occasion.runtime.ledger, occasion.actor, occasion.spender, budgets, engine, model)
 
 
-def _listen(occasion: Occasion, event: SessionEvent) -> None:
-    """What the model says is also shown while it answers."""
+def _listen(occasion: Occasion, lines: LineReader | None, event: SessionEvent) -> None:
+    """What the model says is also shown, and passed on, while it answers."""
     if event.kind is EventKind.MESSAGE:
         report_output(occasion, "token", event.text)
+        if lines is not None:
+            lines(event.text)
 
 
 def _keep(

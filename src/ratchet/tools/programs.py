@@ -38,10 +38,18 @@ from ratchet.sandbox import (
     run,
 )
 from ratchet.sandbox.policy import is_shown
-from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, no_listener, variable
+from ratchet.tools.call import (
+    LineReader,
+    Occasion,
+    ToolCallFailed,
+    ToolResult,
+    ToolUse,
+    no_listener,
+    variable,
+)
 from ratchet.tools.definition import ExecutableBody, PythonBody, Tool
 from ratchet.tools.environments import ToolEnvironment, environment_for
-from ratchet.tools.inside.python_tool import last_document
+from ratchet.tools.inside.python_tool import last_document, read_line
 
 _log = logger(__name__)
 _MIB = 1024 * 1024
@@ -124,6 +132,17 @@ def listener_to(occasion: Occasion) -> Callable[[bytes], None] | None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     return lambda piece: report_output(occasion, "stderr", decoder.decode(piece))
+
+
+def line_listener(
+    occasion: Occasion, read: Callable[[str], Any] | None = None
+) -> Callable[[bytes], None] | None:
+    """What takes the pieces of the answer as they come; `None` if nothing takes lines."""
+    if occasion.give_line is None:
+        return None
+    decoder, reader = codecs.getincrementaldecoder("utf-8")("replace"), LineReader(occasion.give_line, read)
+
+    return lambda piece: reader(decoder.decode(piece))
 
 
 def use_of(finished: Finished) -> ToolUse:
@@ -221,7 +240,13 @@ async def _run_forked(
     else:
         node = Node(_inside(), function="run_script", scratch=True, file="<ratchet>")
         given = as_json({"source": body.source, "name": name, "input": values})
-    return await run(node, stdin=given, bounds=bounds, overhear=listener_to(occasion))
+    return await run(
+        node,
+        stdin=given,
+        bounds=bounds,
+        overhear=listener_to(occasion),
+        overhear_answer=line_listener(occasion, read_line),
+    )
 
 
 async def _run_alone(
@@ -243,6 +268,7 @@ async def _run_alone(
         bounds=bounds,
         policy=policy,
         overhear=None if tool.secrets else listener_to(occasion),
+        overhear_answer=None if tool.secrets else line_listener(occasion, read_line),
     )
 
 
@@ -302,6 +328,8 @@ async def call_program(
             bounds=bounds,
             policy=policy,
             overhear=None if given else listener_to(occasion),
+            # With a schema the answer is one JSON document, of which no line means anything by itself.
+            overhear_answer=None if given or tool.output_schema is not None else line_listener(occasion),
         )
     finished = without_secrets(finished, given)
     result = _result(argv, finished)

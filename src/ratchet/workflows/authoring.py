@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, update_wrapper
 from types import FunctionType
-from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, get_args, get_type_hints, overload
 
 from ratchet.flowkit.spec import AtLimit, Repeat, StepType, ToolDefinition
 from ratchet.kernel import Misuse
@@ -40,6 +40,7 @@ class StepOptions:
     requirements: tuple[str, ...] | list[str] = ()
     secrets: tuple[str, ...] | list[str] = ()
     network: bool = False
+    stream: bool = False
 
     def fields(self) -> dict[str, Any]:
         tries = {"retry_on_failure": True, "max_retries": self.retries} if self.retries else {}
@@ -47,6 +48,7 @@ class StepOptions:
             "timeout": self.timeout,
             "backoff_seconds": self.backoff_seconds,
             "cache": self.cache,
+            "stream": self.stream,
             **tries,
         }
 
@@ -57,23 +59,24 @@ class AuthoredStep(Generic[P, R]):
     def __init__(self, function: Callable[P, R], options: StepOptions) -> None:
         if not isinstance(function, FunctionType) or not function.__name__.isidentifier():
             raise Misuse(f"{function!r} is no function that was defined by `def`")
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise Misuse(f"{function.__name__} is async or a generator; a step is a plain function")
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise Misuse(f"{function.__name__} is async; a step is a plain function")
         update_wrapper(self, function)
+        self._yields = inspect.isgeneratorfunction(function)
         self.function = function
-        self.options = options
+        self.options = replace(options, stream=True) if self._yields else options
         self.signature = signature_of(function)
         _STEPS[id(self)] = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if BUILDING.get() is None:
-            return cast(R, self.function(*args, **kwargs))
+            return cast(R, self._done(*args, **kwargs))
         return cast(R, self._add(self.signature.bind(*args, **kwargs).arguments))
 
     def each(self, items: Iterable[Any], /, *args: Any, **kwargs: Any) -> list[R]:
         """The step for each item, which is its first argument. In a workflow all of them run at once."""
         if BUILDING.get() is None:
-            return [cast(R, self.function(item, *args, **kwargs)) for item in items]
+            return [cast(R, self._done(item, *args, **kwargs)) for item in items]
         given = self.signature.bind(Value("item"), *args, **kwargs).arguments
         return cast("list[R]", self._add(given, for_each=given_json(items)))
 
@@ -106,12 +109,14 @@ class AuthoredStep(Generic[P, R]):
     def definition(self) -> ToolDefinition:
         """The tool that a workflow carries for this step."""
         name = self.function.__name__
-        types = hints_of(self.function)
+        types = {"return": UNKNOWN, **hints_of(self.function)}
+        if self._yields:
+            types["return"] = _list_type(types["return"])
         taken = {each: types.get(each, UNKNOWN) for each in self.signature.parameters}
-        for each, annotation in {**taken, "return": types.get("return", UNKNOWN)}.items():
+        for each, annotation in {**taken, "return": types["return"]}.items():
             _require_plain(name, each, annotation)
         optional = {each.name for each in self.signature.parameters.values() if each.default is not UNKNOWN}
-        answer = schema_of(types.get("return", UNKNOWN))
+        answer = schema_of(types["return"])
         extra: dict[str, Any] = {
             "input_schema": _object_schema(taken, optional),
             **({"output_schema": answer} if answer else {}),
@@ -129,6 +134,11 @@ class AuthoredStep(Generic[P, R]):
             timeout=self.options.timeout,
             extra=extra,
         )
+
+    def _done(self, *args: Any, **kwargs: Any) -> Any:
+        """What it comes to outside of a workflow."""
+        made = self.function(*args, **kwargs)
+        return list(made) if self._yields else made
 
     def _add(self, given: Mapping[str, Any], **more: Any) -> Any:
         graph = building(self.function.__name__)
@@ -148,12 +158,18 @@ class AuthoredStep(Generic[P, R]):
         given = self.signature.bind(*args, **kwargs).arguments
         first = next(iter(self.signature.parameters))
         for _ in range(limit):
-            given[first] = self.function(**given)
+            given[first] = self._done(**given)
             if until(given[first]):
                 return cast(R, given[first])
         if keep_last:
             return cast(R, given[first])
         raise Misuse(f"{self.function.__name__} did not end in {limit} rounds")
+
+
+def _list_type(annotation: Any) -> Any:
+    """The list of what a generator yields."""
+    yielded = get_args(annotation)
+    return list[yielded[0]] if yielded else list  # type: ignore[valid-type]
 
 
 _STEPS: dict[int, FunctionType] = {}
@@ -174,6 +190,7 @@ def step(
     requirements: tuple[str, ...] | list[str] = (),
     secrets: tuple[str, ...] | list[str] = (),
     network: bool = False,
+    stream: bool = False,
 ) -> Callable[[Callable[P, R]], AuthoredStep[P, R]]: ...
 
 

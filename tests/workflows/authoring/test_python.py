@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,34 @@ def reads() -> str:
 
 
 @step
+def rows(count: int) -> Iterator[int]:
+    """Numbers, one after the other."""
+    yield from range(count)
+
+
+@step
+def twice(number: int) -> int:
+    return number * 2
+
+
+@workflow
+def doubled(count: int) -> list[int]:
+    return twice.each(rows(count))
+
+
+def test_a_step_that_yields_streams_and_is_a_list_anywhere_else(home: Path) -> None:
+    first, second = doubled.spec.steps
+    assert (first.stream, second.for_each) == (True, "steps.rows.output")
+    assert doubled.spec.tool_definitions["rows"].extra["output_schema"] == {
+        "type": "array",
+        "items": {"type": "integer"},
+    }
+    assert read_text(doubled.to_json()) == doubled.spec
+    assert rows(3) == [0, 1, 2]
+    assert doubled.run(3) == [0, 2, 4]
+
+
+@step
 def strange(at: Path) -> str:
     return str(at)
 
@@ -206,7 +235,7 @@ def test_what_cannot_be_a_step_says_why() -> None:
         reads.definition  # noqa: B018 - it is made when it is asked for
     with pytest.raises(Misuse, match="strange: at is of a type that JSON does not have"):
         strange.definition  # noqa: B018
-    with pytest.raises(Misuse, match="async or a generator"):
+    with pytest.raises(Misuse, match="waits is async"):
 
         @step
         async def waits() -> None: ...

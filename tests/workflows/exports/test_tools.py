@@ -19,7 +19,7 @@ import pytest
 
 from ratchet.flowkit.execution import Executed
 from ratchet.flowkit.reader import read_spec
-from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec
+from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.writer import write_spec
 from ratchet.ledger.tools import calls_of_tool, find_tool
 from ratchet.runtime import Runtime
@@ -46,6 +46,20 @@ def test_a_function_gets_its_inputs_by_name_and_may_print(runtime: Runtime, tmp_
     ended = exported(runtime, one_step(tool, input_mapping={"value": "inputs.value"}), tmp_path / "export")
     assert ended.outputs == {"output": {"twice": 42}}
     assert ended.steps["only"].metrics["exit_code"] == 0
+
+
+def test_what_a_function_yields_is_done_line_by_line_there_too(runtime: Runtime, tmp_path: Path) -> None:
+    rows = python("def run(n):\n    yield from range(0, n, 10)\n")
+    spec = one_step(rows, input_mapping={"n": "inputs.value"}, stream=True)
+    more = WorkflowStep(
+        "half",
+        StepType.EXISTING_TOOL,
+        tool_name="identity",
+        for_each="steps.only.output",
+        input_mapping={"value": "item"},
+    )
+    spec = replace(spec, steps=(*spec.steps, more), outputs=())
+    assert exported(runtime, spec, tmp_path / "export").outputs == {"half": [0, 10, 20]}
 
 
 def test_an_input_that_is_left_out_has_the_default_of_its_schema(runtime: Runtime, tmp_path: Path) -> None:

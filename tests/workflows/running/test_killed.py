@@ -90,6 +90,35 @@ def test_a_loop_resumes_at_the_round_in_which_its_worker_was_killed(
 
 
 @pytest.mark.soak
+@pytest.mark.soak
+def test_lines_that_were_done_are_not_done_again_after_a_kill(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
+) -> None:
+    """The step that speaks is run again, says the same lines, and only the line that had not ended is done again."""
+    file = tmp_path / "marks"
+    given = {"file": str(file)}
+    spec = workflow(
+        "talk",
+        function("say", "speak", stream=True, input_mapping={**given, "lines": ["a", "b", "c"]}),
+        function(
+            "hear",
+            "mark_and_die",
+            for_each="steps.say.output",
+            input_mapping={**given, "name": "item", "only": "b"},
+        ),
+    )
+    fleet.add()
+    run_id = start(runtime, spec)
+    eventually(lambda: names(file)["b"] == 1)
+    fleet.add()
+    done = settle(ledger, run_id)
+    assert (done["status"], done["outputs"]) == ("completed", {"hear": ["a", "b", "c"]})
+    assert names(file) == {"a": 1, "b": 2, "c": 1}
+    with ledger.read() as tx:
+        said = next(step for step in list_steps(tx, run_id) if step.name == "say")
+        assert [str(each.outcome) for each in list_attempts(tx, said.id)] == ["error", "passed"]
+
+
 def test_items_of_a_list_and_steps_inside_are_remembered_too(
     runtime: Runtime, ledger: Ledger, fleet: Fleet, tmp_path: Path
 ) -> None:

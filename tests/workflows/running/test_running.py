@@ -273,6 +273,40 @@ def test_rounds_are_done_each_by_itself_and_known_the_next_time(runtime: Runtime
 
 
 @pytest.mark.soak
+def test_each_line_of_a_step_is_done_while_it_still_speaks(
+    runtime: Runtime, ledger: Ledger, tmp_path: Path
+) -> None:
+    """The one that speaks says nothing more before the last line has left its mark."""
+    given = {"file": str(tmp_path / "marks")}
+    spec = workflow(
+        "talk",
+        function("say", "speak", stream=True, input_mapping={**given, "lines": ["a", "b", "c"]}),
+        function("hear", "mark", for_each="steps.say.output", input_mapping={**given, "name": "item"}),
+        function("count", input_mapping={"value": "steps.say.output"}),
+    )
+    done = run(runtime, spec)
+    assert (done["status"], done["steps"]["say"]["value"]) == ("completed", ["a", "b", "c"])
+    assert [line.partition(":")[0] for line in marks(tmp_path / "marks")] == ["a", "b", "c"]
+    with ledger.read() as tx:
+        steps = {step.name: step for step in list_steps(tx, done["run_id"])}
+    assert {"hear[0]", "hear[1]", "hear[2]"} <= steps.keys()
+    assert {step.status for step in steps.values()} == {StepStatus.COMPLETED}
+
+
+def test_what_a_node_yields_goes_from_step_to_step_line_by_line(runtime: Runtime) -> None:
+    spec = workflow(
+        "rows",
+        python("rows", "rows", stream=True, input_mapping={"n": 3}),
+        python(
+            "twice", "double", for_each="steps.rows.output", stream=True, input_mapping={"number": "item"}
+        ),
+        python("again", "double", for_each="steps.twice.output", input_mapping={"number": "item"}),
+        tools={"rows": "def run(n):\n    yield from range(n)\n", "double": DOUBLE},
+    )
+    assert run(runtime, spec)["outputs"] == {"again": [0, 4, 8]}
+    assert run(runtime, spec)["outputs"] == {"again": [0, 4, 8]}
+
+
 def test_a_refusal_fails_the_step_with_the_words_of_the_person(runtime: Runtime, ledger: Ledger) -> None:
     run_id = start(runtime, workflow("asks", WorkflowStep("ask", StepType.APPROVAL, description="Well?")))
     settle(ledger, run_id)

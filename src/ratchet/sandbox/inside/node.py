@@ -14,7 +14,8 @@ import select
 import signal
 import sys
 import traceback
-from types import ModuleType
+from collections.abc import Iterable
+from types import GeneratorType, ModuleType
 from typing import Any, NoReturn
 
 from . import names, rlimits, view
@@ -108,7 +109,11 @@ def do_work(surroundings: NodeSurroundings, descriptor: int, stdout: int, stderr
     os.dup2(stdout, ANSWER)
     work = Work.read(descriptor)
     _confine(surroundings, work)
-    _write_all(_answer(work))
+    result = _result(work)
+    if isinstance(result, GeneratorType):
+        _write_lines(work, result)
+    else:
+        _write_all(_encoded(work, result))
 
 
 def _die_with(parent: select.poll) -> None:
@@ -169,8 +174,8 @@ def _furnish(surroundings: NodeSurroundings, work: Work) -> Prepared | None:
     return node_restriction(layers, own, scratch=work.scratch)
 
 
-def _answer(work: Work) -> bytes:
-    """What the function returns, as JSON."""
+def _result(work: Work) -> Any:
+    """What the function returns."""
     gc.enable()
     for variable, content in work.environment.items():
         os.environ[variable] = content
@@ -187,7 +192,19 @@ def _answer(work: Work) -> bytes:
     if not callable(function):
         raise TypeError(f"{work.name} has no function {work.function!r}")
     value = _value(work.given)
-    result = function(**value) if work.spread else function(value)
+    return function(**value) if work.spread else function(value)
+
+
+def _write_lines(work: Work, results: Iterable[Any]) -> None:
+    """What the function yields becomes a list, with a line for each as it comes."""
+    opening = b"["
+    for each in results:
+        _write_all(opening + _encoded(work, each) + b"\n")
+        opening = b","
+    _write_all(b"[]" if opening == b"[" else b"]")
+
+
+def _encoded(work: Work, result: Any) -> bytes:
     try:
         return _encoder.encode(result).encode()
     except (TypeError, ValueError) as error:

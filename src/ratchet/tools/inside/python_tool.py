@@ -12,8 +12,8 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from types import GeneratorType, ModuleType
 from typing import Any
 
 _SHOWN = 200
@@ -62,7 +62,26 @@ def main() -> None:
     order = json.load(sys.stdin)
     value = run_function(order) if order["entry"] else run_script(order)
     with os.fdopen(answer, "w", encoding="utf-8") as file:
-        file.write(json.dumps(value, allow_nan=False))
+        for piece in answer_pieces(value):
+            file.write(piece)
+            file.flush()
+
+
+def answer_pieces(value: Any) -> Iterator[str]:
+    """The value as JSON. What is yielded one by one becomes a list, with a line for each as it comes."""
+    if not isinstance(value, GeneratorType):
+        yield json.dumps(value, allow_nan=False)
+        return
+    opening = "["
+    for each in value:
+        yield f"{opening}{json.dumps(each, allow_nan=False)}\n"
+        opening = ","
+    yield "[]" if opening == "[" else "]"
+
+
+def read_line(line: str) -> Any:
+    """What was yielded, of a line of the answer. Raises `ValueError`."""
+    return json.loads(line[1:])
 
 
 def _execute(order: dict[str, Any], called: str) -> ModuleType:

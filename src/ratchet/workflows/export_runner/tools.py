@@ -193,7 +193,7 @@ def _call_inside(tool: ToolDefinition, order: dict[str, Any]) -> Result:
         given = json.loads(json.dumps(order))
         with contextlib.redirect_stdout(sys.stderr):
             made = python_tool.run_function(given) if order["entry"] else python_tool.run_script(given, leave)
-        text = json.dumps(made, allow_nan=False)
+            text = "".join(python_tool.answer_pieces(made))
     except StepFailed:
         raise
     except SystemExit as left:

@@ -92,7 +92,8 @@ class LedgerCaller:
         """Steps that compute share the cores; questions to models and what only waits have limits of their own. What is
         offered to others needs no room."""
         work = self._plan.work(call)
-        if self.offering is not None and work.computes:
+        if self.offering is not None and work.computes and call.lines is None:
+            # What another worker does is heard of only at its end.
             return self.offering.room(call.name)
         if work.computes:
             return self._computing
@@ -187,6 +188,7 @@ class LedgerCaller:
             servers=self.servers,
             answers=StepAnswers(self._job, call.name, call.number),
             listen=lambda kind, data: self._journal.say(call.name, _HEARD[kind], str(data["text"])),
+            give_line=None if call.lines is None else call.lines.give,
         )
 
     async def _ask(self, call: StepCall) -> Result:
