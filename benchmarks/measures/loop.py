@@ -15,13 +15,13 @@ from benchmarks.scale import Scale
 from benchmarks.stage import DATABASES, SHOWN, Stage, die_with_parent, place_of
 from ratchet.config import load_settings
 from ratchet.engines import Request
-from ratchet.engines.fixed import FixedEngine
 from ratchet.judges import Candidate, Judged
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome, StepStatus
 from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Worker, enter_run, open_ledger, open_runtime, start_run
 from ratchet.workspaces import Repository, memory_directory
+from tests.engines.fixed import FixedEngine
 
 _GOAL_MS = 10.0
 _FLAT = 1.5

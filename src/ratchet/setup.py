@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from ratchet.config import Settings
+from ratchet.config import BudgetLimits, Settings
 from ratchet.config.engine_settings import Prices
 from ratchet.config.redaction import mask_text
 from ratchet.config.sources import Key
@@ -22,7 +22,7 @@ from ratchet.engines.llm.choice import candidates
 from ratchet.engines.providers import OLLAMA_HOST, keys_in, no_price, ollama_url, price_of
 from ratchet.engines.registry import EngineContext, agent_model, claude_login, codex_login, open_engine
 from ratchet.extras import find_extra, install_command
-from ratchet.kernel import Limits, Missing, Misuse, RatchetError, dollars, with_hint
+from ratchet.kernel import Missing, Misuse, RatchetError, dollars, with_hint
 from ratchet.protocols.engine_choice import Reviewer, require_reviewer
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def plan_for(
         # Nobody answers plain questions, so the agent does.
         for key in (("workflows", "overseer"), ("workflows", "llm"), ("agents", "llm")):
             settings[key] = means.agent
-    if means.kind == "key" and around.settings.budgets.run.limits == Limits():
+    if means.kind == "key" and around.settings.budgets.run == BudgetLimits():
         name, most = ("tokens", FIRST_RUN_TOKENS) if price is None else ("cost_usd", FIRST_RUN_USD)
         settings["budgets", "run", name] = most
     unset = {key: value for key, value in settings.items() if not is_set(".".join(key))}

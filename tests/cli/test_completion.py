@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.cli.completing.shapes import QUERIES, names_in, place_of, rows
+from ratchet.cli.completion import QUERIES, names_in, place_of, rows
 from ratchet.config import load_settings
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import create_agent
@@ -232,7 +232,7 @@ def test_completing_a_line_again_imports_no_command_and_nothing_heavy(tmp_path: 
     script = (
         f"import os, sys; sys.path.insert(0, {str(SOURCE)!r}); "
         f"os.environ |= {{'_RATCHET_COMPLETE': 'bash_complete', 'COMP_WORDS': {line!r}, 'COMP_CWORD': '{number}'}}; "
-        "from ratchet.cli.completing import answer; from ratchet.cli.program import root; "
+        "from ratchet.cli.completion import answer; from ratchet.cli.program import root; "
         "answer(root, program='ratchet', variable='_RATCHET_COMPLETE'); "
         f"print([name for name in sys.modules if name in {HEAVY!r} or name.startswith('ratchet.cli.commands.')])"
     )

@@ -46,7 +46,7 @@ def test_an_engine_of_ones_own_is_listed_and_replaces_a_ready_one(program: Progr
 
 
 THEIRS = """
-from ratchet.engines.fixed import FixedEngine
+from tests.engines.fixed import FixedEngine
 
 def open_theirs(surroundings, option):
     return FixedEngine({"answer.txt": option or "plain"}, text="theirs")

@@ -12,10 +12,10 @@ import pytest
 
 from ratchet.config import load_settings
 from ratchet.engines import Engine, McpServer, Request, Session, SessionEvent
-from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Limits, Misuse
+from tests.engines.fixed import FixedEngine
 from tests.engines.search_subject import program
 
 Open = Callable[[], Engine]

@@ -18,12 +18,12 @@ import pytest
 from ratchet.engines import Engine, Failure, McpServer, Request, Session, SessionEvent, SessionFailed
 from ratchet.engines.cassette import MAX_CASSETTE_BYTES
 from ratchet.engines.engine import Capabilities, EngineTool, EventKind
-from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.replay import CassetteMismatch, Recording, ReplayEngine
 from ratchet.kernel import Limits, Misuse, Usage
 from ratchet.modelserver import ModelServer, call, fail
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
+from tests.engines.fixed import FixedEngine
 
 # Every kind of change: new, in a new directory, binary, executable, a link, changed, deleted, a directory that is now a
 # file, and the path of the workspace in what is said.

@@ -21,7 +21,6 @@ from ratchet.engines import Capabilities, EngineTool, McpServer, Request
 from ratchet.engines.claude.environment import make_environment, write_servers
 from ratchet.engines.codex.configuration import CodexAccess, SessionFiles, write_files
 from ratchet.engines.endpoint import HiddenKeys, SettingNames
-from ratchet.engines.fixed import FixedEngine
 from ratchet.engines.program import past_the_proxy
 from ratchet.engines.tool_server import Way, offer, served, way_to
 from ratchet.kernel import Conflict, Misuse
@@ -29,6 +28,7 @@ from ratchet.modelserver import ModelServer, call_mcp, say
 from tests.engines.claude_subject import ClaudeSubject
 from tests.engines.codex_subject import CodexSubject
 from tests.engines.conftest import Place
+from tests.engines.fixed import FixedEngine
 from tests.engines.llm.subject import LlmSubject
 
 NAMES = SettingNames("OPENAI_API_KEY", "engines.codex", "engines.codex.model")

@@ -14,10 +14,9 @@ from ratchet.judges.evaluator import (
     run_evaluator,
     run_trial,
 )
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Deadline, OutOfTime, ruled
 from ratchet.judges.scratch import Changed, UnsafeResult, scratch
-from ratchet.kernel import Outcome
+from ratchet.kernel import Outcome, fingerprint
 from ratchet.sandbox import CannotStart
 
 _SEED = 0

@@ -25,7 +25,6 @@ from ratchet.engines import (
     SessionEvent,
     SessionFailed,
 )
-from ratchet.engines.fixed import FixedEngine
 from ratchet.judges import Candidate, Judge, Judged
 from ratchet.judges.judge import ruled
 from ratchet.kernel import BudgetExceeded, Limits, Misuse, Outcome, RunStatus, StepStatus, Usage
@@ -38,6 +37,7 @@ from ratchet.ledger.usage import list_sessions, set_budget, total
 from ratchet.loop import CHANGE_FILE, PROMPT_FILE, Attempted, GitTrunk, Plan, attempt
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, cancel_run, enter_run, open_runtime, start_run
 from ratchet.workspaces import Repository, WorkspaceKind
+from tests.engines.fixed import FixedEngine
 from tests.loop.flow import REF
 from tests.waiting import eventually
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratchet.kernel import RatchetError
-from ratchet.memory.sqlite import SqliteMemory
-from ratchet.memory.sqlite.memory import reembed_file
+from ratchet.memory.sqlite import SqliteMemory, reembed_file
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,9 @@ import pytest
 
 from ratchet.kernel import Misuse
 from ratchet.memory import WrongEmbedder
+from ratchet.memory import sqlite_rows as rows
 from ratchet.memory.memory import MemoryFilter
-from ratchet.memory.sqlite import SqliteMemory, rows
+from ratchet.memory.sqlite import SqliteMemory
 from tests.memory.actors import (
     Letters,
     after,

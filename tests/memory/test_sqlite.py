@@ -10,9 +10,8 @@ import pytest
 
 from ratchet.kernel import Misuse
 from ratchet.memory import MemoryCorrupt, MemoryTooNew, MemoryUnavailable, WrongEmbedder
-from ratchet.memory.sqlite import SqliteMemory
-from ratchet.memory.sqlite.file import explain
-from ratchet.memory.sqlite.memory import reembed_file
+from ratchet.memory.sqlite import SqliteMemory, reembed_file
+from ratchet.memory.sqlite_file import explain
 from tests.ledger.disks import READ_ONLY, SMALL, on_disk
 from tests.memory import actors
 from tests.memory.actors import Letters

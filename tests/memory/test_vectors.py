@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratchet.memory.sqlite.memory import Vectors
+from ratchet.memory.sqlite import Vectors
 
 DIMENSION = 4
 _changes = st.lists(

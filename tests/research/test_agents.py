@@ -116,7 +116,7 @@ def test_an_agent_edits_submits_and_the_next_one_is_shown_the_row(
 
 @pytest.mark.soak
 def test_an_agent_without_tools_hands_in_what_it_leaves(loaded: Loaded, ledger: Ledger, hill: Path) -> None:
-    from ratchet.engines.fixed import FixedEngine
+    from tests.engines.fixed import FixedEngine
 
     better = (hill / "recipe.py").read_text().replace("X = 0.9", "X = 0.4")
     engine = FixedEngine({"recipe.py": better}, text="I changed x.\nHYPOTHESIS: **lower x** should be higher")
@@ -171,7 +171,7 @@ def test_a_session_of_several_trials_writes_each_commit_once(
 def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
     loaded: Loaded, ledger: Ledger, hill: Path
 ) -> None:
-    from ratchet.engines.fixed import FixedEngine
+    from tests.engines.fixed import FixedEngine
 
     engine = FixedEngine({"evaluator/evaluate.py": "def score(given):\n    return {'height': 99}\n"})
     run_id = carry(loaded, ledger, engine, ResearchRequest(task=str(hill), trials=1))

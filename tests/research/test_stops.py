@@ -11,7 +11,6 @@ import pytest
 
 from ratchet.config import Loaded
 from ratchet.engines import Capabilities, Engine, Readiness, Request, Session
-from ratchet.engines.fixed import FixedEngine
 from ratchet.kernel import RunStatus, StepStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import get_standing, get_standings
@@ -23,6 +22,7 @@ from ratchet.research.jobs import KIND
 from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.supervisor import research_run
 from ratchet.runtime import JobContext, Kinds, Runtime, Worker, list_jobs, open_runtime, resume_run
+from tests.engines.fixed import FixedEngine
 from tests.research.hill import TASK, write_hill
 from tests.runtime.worker_process import load
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from ratchet.kernel import ConfigError, Conflict, Misuse
-from ratchet.server.port import listen, url_of
+from ratchet.server.address import listen, url_of
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "localhost"])

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ratchet.observe import logs
-from ratchet.server.middleware import MAX_BODY_BYTES
+from ratchet.server.app import MAX_BODY_BYTES
 from tests.postgres import PostgresServer
 
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

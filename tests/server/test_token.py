@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.config import Loaded, load_settings
 from ratchet.kernel import ConfigError
-from ratchet.server.token import find_token
+from ratchet.server.address import find_token
 
 
 @pytest.fixture

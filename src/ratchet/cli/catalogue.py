@@ -46,7 +46,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
     "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "mcp:mcp"),
     "worker": Leaf("Run jobs until stopped.", "serve:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to fix them.", "doctor:doctor"),
-    "usage": Leaf("Show what engines used and what it cost, by engine and model and by run.", "usage:usage"),
+    "usage": Leaf("Show what engines used and what it cost, by engine and model and by run.", "runs:usage"),
     "events": Leaf("Show what happened, or follow it as it happens.", "events:events"),
     "engine": Branch(
         "Engines: what proposes changes.",

@@ -89,7 +89,7 @@ root = LazyGroup(
 def main() -> NoReturn:
     """The entry point of the installed command."""
     if COMPLETION_VARIABLE in os.environ:
-        from ratchet.cli.completing import answer
+        from ratchet.cli.completion import answer
 
         sys.exit(answer(root, program=NAME, variable=COMPLETION_VARIABLE))
     _open_closed_streams()

@@ -21,7 +21,7 @@ from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.engine_settings import Claude, Codex, CommandSettings, Llm
 from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section, Words
 from ratchet.config.workflow_settings import Agents, MemorySettings, Projects, Protocols, Tools, Workflows
-from ratchet.kernel import BudgetPolicy, Limits, is_name
+from ratchet.kernel import BudgetPolicy, is_name
 
 
 class Engines(Section):
@@ -184,10 +184,6 @@ class BudgetLimits(Section):
     cost_usd: Dollars | None = Field(None, description="money, in US dollars", examples=[5.0])
     wall_seconds: Seconds | None = Field(None, description="wall time", examples=[3600.0])
     trials: Count | None = Field(None, description="attempts with a score", examples=[100])
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.tokens, self.cost_usd, self.wall_seconds, self.trials)
 
 
 class BudgetSettings(Section):

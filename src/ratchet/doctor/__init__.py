@@ -4,5 +4,4 @@ A probe returns checks and never raises for a thing that is absent.
 """
 
 from ratchet.doctor.home import addresses, engines, extras, ledger
-from ratchet.doctor.machine import disk, git, python, sandbox_layers
-from ratchet.doctor.run import Probe, ProbeCheck, Status, run_all
+from ratchet.doctor.machine import Probe, ProbeCheck, Status, disk, git, python, run_all, sandbox_layers

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from ratchet.agents.addresses import announced
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
-from ratchet.doctor.run import ProbeCheck
+from ratchet.doctor.machine import ProbeCheck
 from ratchet.engines.registry import EngineContext, Looked, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
 from ratchet.kernel import Conflict, LedgerError

@@ -62,11 +62,11 @@ def require_engines(
     surroundings = EngineContext(runtime.settings, runtime.home, os.environ)
     opened = [open_engine(_named(name, model, surroundings), surroundings) for name, model in set(wanted)]
     budgets = runtime.settings.budgets
-    scopes = [limits or Limits()]
+    most = [] if limits is None else [limits.cost_usd]
     if budgets.policy is BudgetPolicy.STRICT:
-        scopes += [each.limits for each in (budgets.attempt, budgets.project)]
-        scopes += [budgets.run.limits] if limits is None else []
-    money = [each.cost_usd for each in scopes if each.cost_usd is not None]
+        most += [budgets.attempt.cost_usd, budgets.project.cost_usd]
+        most += [budgets.run.cost_usd] if limits is None else []
+    money = [each for each in most if each is not None]
 
     async def check_all() -> None:
         # The first problem is told at once; those that are still looked at are let go.

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
 from ratchet.judges.reports import BadReport, JsonReport, TestCounts, count_tests, json_numbers, read_report
 from ratchet.judges.scratch import blame, copied, described, ending_text, in_thread, run_confined, scratch
-from ratchet.kernel import Misuse, Outcome
+from ratchet.kernel import Misuse, Outcome, fingerprint
 from ratchet.sandbox import Bounds, CannotStart, Finished, Policy
 
 

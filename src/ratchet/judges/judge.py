@@ -15,8 +15,17 @@ from typing import Any, ClassVar, Protocol
 from ratchet.engines import Session, SessionEvent
 from ratchet.engines.engine import unheard
 from ratchet.engines.transcript import record_session
-from ratchet.judges.fingerprint import fingerprint
-from ratchet.kernel import LedgerError, Limits, Misuse, Outcome, Superseded, Usage, Verdict, exhausted
+from ratchet.kernel import (
+    LedgerError,
+    Limits,
+    Misuse,
+    Outcome,
+    Superseded,
+    Usage,
+    Verdict,
+    exhausted,
+    fingerprint,
+)
 from ratchet.ledger import ArtifactStore, Spender, Transaction
 from ratchet.observe.logs import logger
 from ratchet.sandbox import Bounds

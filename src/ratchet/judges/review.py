@@ -14,10 +14,9 @@ from typing import Any, Literal
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
 from ratchet.engines.engine import NotAnAnswer, parse_answer, validate_answer
 from ratchet.engines.run import propose
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Candidate, Judged, Report, ruled
 from ratchet.judges.scratch import copied, scratch
-from ratchet.kernel import Misuse, Outcome
+from ratchet.kernel import Misuse, Outcome, fingerprint
 
 Word = Literal["pass", "fail"]
 

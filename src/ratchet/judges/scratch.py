@@ -20,10 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ratchet.judges.fingerprint import Unpinnable, tree_hash
 from ratchet.judges.judge import Deadline, OutOfTime
 from ratchet.kernel import Misuse, Outcome
 from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
+from ratchet.workspaces.directories import Unpinnable, tree_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ from ratchet.kernel.status import (
     Verdict,
     check_transition,
     exp_id,
+    fingerprint,
     is_name,
     iso,
     new_id,

@@ -6,14 +6,17 @@ asks `check_transition` first.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NewType, Self, TypeVar
+from typing import Any, NewType, Protocol, Self, TypeVar, runtime_checkable
 
 from ratchet.kernel.errors import IllegalTransition
 
@@ -200,3 +203,32 @@ def check_transition(entity: str, key: object, current: Status, wanted: Status) 
     if wanted not in table[current]:
         allowed = tuple(sorted(str(status) for status in table[current]))
         raise IllegalTransition(entity, key, str(current), str(wanted), allowed)
+
+
+@runtime_checkable
+class Hashed(Protocol):
+    """A value that is known by its content, wherever it lies."""
+
+    @property
+    def sha256(self) -> str: ...
+
+
+def fingerprint(kind: str, **parts: object) -> str:
+    """What decides, as one SHA-256 over `parts` that is the same in every process."""
+    text = json.dumps([kind, _plain(parts)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it. What it cannot have is refused by `json` later on."""
+    if isinstance(value, Hashed):
+        return value.sha256
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(str(item) for item in value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -33,7 +33,7 @@ def reembed(settings: Settings, home: Path, embedder: Embedder | None = None) ->
         from ratchet.memory.qdrant import reembed_server
 
         return reembed_server(settings.qdrant, embedder)
-    from ratchet.memory.sqlite.memory import reembed_file
+    from ratchet.memory.sqlite import reembed_file
 
     return reembed_file(home / FILE_NAME, embedder)
 
@@ -56,7 +56,7 @@ def search_advice() -> str | None:
 
 
 def _embedder_of(path: Path) -> Embedder:
-    from ratchet.memory.sqlite.file import made_with
+    from ratchet.memory.sqlite_file import made_with
 
     name = made_with(path)
     if name is None:

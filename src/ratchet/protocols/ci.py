@@ -29,9 +29,9 @@ from ratchet.ledger.protocols import (
 )
 from ratchet.ledger.runs import lock_run
 from ratchet.operations import described
+from ratchet.protocols.feedback import CiFailure, feedback
 from ratchet.protocols.jobs import block_run, complete_step, move_step, wake
 from ratchet.protocols.policies import apply_triggers, read_policies
-from ratchet.protocols.prompts import CiFailure, feedback
 from ratchet.protocols.pull_request import forge_of
 from ratchet.runtime import Runtime
 from ratchet.runtime.job import unfinished_jobs

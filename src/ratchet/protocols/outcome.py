@@ -26,9 +26,9 @@ from ratchet.loop import Attempted
 from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.secrets import secret_names
 from ratchet.protocols.ci import settle_commit
+from ratchet.protocols.feedback import feedback
 from ratchet.protocols.jobs import RESTS_ON_RECORDING, again, move_step
 from ratchet.protocols.policies import Behavior, apply_triggers, read_policies
-from ratchet.protocols.prompts import feedback
 from ratchet.protocols.stream import Stream
 from ratchet.workspaces.git import find_git
 

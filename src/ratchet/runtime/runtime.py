@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import exc
 
-from ratchet.kernel import ConfigError, LedgerUnavailable, Misuse, Superseded
+from ratchet.kernel import ConfigError, LedgerUnavailable, Limits, Misuse, Superseded
 from ratchet.ledger import Ledger
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy, check_lease
 from ratchet.runtime.jobs import Jobs, configured_rules
@@ -388,10 +388,8 @@ def configured_budgets(settings: Settings) -> Budgets:
     from ratchet.ledger import Budgets
 
     scopes = settings.budgets
-    return Budgets(
-        scopes.policy,
-        {"attempt": scopes.attempt.limits, "run": scopes.run.limits, "project": scopes.project.limits},
-    )
+    attempt, run, project = (Limits(**dict(each)) for each in (scopes.attempt, scopes.run, scopes.project))
+    return Budgets(scopes.policy, {"attempt": attempt, "run": run, "project": project})
 
 
 class Runtime:

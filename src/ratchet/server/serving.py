@@ -23,11 +23,10 @@ from ratchet.observe.logs import logger
 from ratchet.runtime import Kinds, open_ledger, open_runtime
 from ratchet.runtime.addresses import ServerAddress, announced
 from ratchet.runtime.heartbeat import Heartbeat
+from ratchet.server.address import Token, url_of
 from ratchet.server.app import create_app
-from ratchet.server.port import url_of
 from ratchet.server.service import Service
 from ratchet.server.supervisor import Life, Serving
-from ratchet.server.token import Token
 
 MOST_HEADER_BYTES = 64 * 1024
 HEADER_SECONDS = 10.0

@@ -22,8 +22,7 @@ from ratchet.observe.logs import logger
 from ratchet.runtime import open_ledger, work
 from ratchet.runtime.resources import allow_descriptors
 from ratchet.sandbox.inside.linux import PR_SET_PDEATHSIG, prctl
-from ratchet.server.port import listen
-from ratchet.server.token import find_token
+from ratchet.server.address import find_token, listen
 
 if TYPE_CHECKING:
     from ratchet.runtime import Kinds

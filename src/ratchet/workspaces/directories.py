@@ -1,4 +1,4 @@
-"""Directories of workspaces: who owns them, in memory or on disk, mounts over them, and their removal.
+"""Directories of workspaces: who owns them, in memory or on disk, mounts over them, their removal, and a hash of one.
 
 Each process has a corner of the directory, marked as alive by a lock that the kernel drops when the process ends,
 however it ends. So what lies in a corner whose lock is free was left by a dead process; no process number
@@ -17,7 +17,7 @@ import secrets
 import stat
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Self
 
@@ -261,3 +261,45 @@ def _sweep(own: Path) -> None:
 def _is_memory(directory: Path) -> bool:
     mounts = (line.split(" ") for line in Path("/proc/self/mounts").read_text().splitlines())
     return [mount[2] for mount in mounts if mount[1] == str(directory)][-1:] == ["tmpfs"]
+
+
+_CHUNK = 1024 * 1024
+
+
+class Unpinnable(ValueError):
+    """A directory holds something whose content a hash cannot stand for."""
+
+
+def tree_hash(directory: Path, *, without: Set[str] = frozenset()) -> str:
+    """A SHA-256 over the names, the contents and the executable bits of all files below `directory`.
+
+    Files and directories that are called like one of `without` are passed over. Raises `Unpinnable` for a symbolic link
+    and for anything else that is not a file or a directory.
+    """
+    whole = hashlib.sha256()
+    for path, entry in _files(directory, without):
+        runs = bool(entry.st_mode & stat.S_IXUSR)
+        name = os.fsencode(path.relative_to(directory))
+        whole.update(b"%d %d " % (len(name), runs) + name + _file_hash(path))
+    return whole.hexdigest()
+
+
+def _files(directory: Path, without: Set[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in sorted(directory.iterdir()):
+        if path.name in without:
+            continue
+        entry = path.lstat()
+        if stat.S_ISDIR(entry.st_mode):
+            yield from _files(path, without)
+        elif stat.S_ISREG(entry.st_mode):
+            yield path, entry
+        else:
+            raise Unpinnable(f"{path} is neither a file nor a directory")
+
+
+def _file_hash(path: Path) -> bytes:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
+    return found.digest()

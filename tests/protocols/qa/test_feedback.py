@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.kernel import Outcome, Verdict
 from ratchet.ledger import ArtifactStore, Ledger
-from ratchet.protocols.prompts import LONGEST, CiFailure, feedback
+from ratchet.protocols.feedback import LONGEST, CiFailure, feedback
 from tests.protocols.qa.conftest import Desk
 from tests.protocols.qa.ground import Ground
 

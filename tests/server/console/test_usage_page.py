@@ -12,7 +12,7 @@ from ratchet.ledger import Budgets, Ledger, Spender
 from ratchet.ledger.projects import add_project
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.usage import charge, set_budget
-from ratchet.server.console.usage import bars
+from ratchet.server.console.administration import bars
 from ratchet.server.service import hash_of
 from tests.server.console.visitor import Visitor
 

@@ -15,7 +15,7 @@ from ratchet.ledger.questions import get_approval, request_approval
 from ratchet.ledger.workflows import get_workflow
 from ratchet.runtime.runs import enter_run
 from ratchet.server.console.forms import MORE
-from ratchet.workflows.runs.step_rows import Began, Completed, StepFailure, StepPlace, write_entry
+from ratchet.workflows.runs.journal import Began, Completed, StepFailure, StepPlace, write_entry
 from tests.cli.workflow_files import COUNT, counting, step, workflow
 from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor

@@ -14,9 +14,8 @@ from ratchet.agents.checks.files import NotPassed
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import Called, Pair, ServerGaveNoAnswer, call_tool
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import copied
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, fingerprint
 from ratchet.ledger.evals import AgentEval
 
 MOST_EVALS = 200

@@ -60,11 +60,10 @@ from ratchet.agents.servers.environment import CannotInstall, packages_of
 from ratchet.agents.state import CannotCarry, migrate
 from ratchet.agents.versions import changes_since, to_json
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, ruled
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import copied, described, in_thread, scratch
-from ratchet.kernel import Outcome
+from ratchet.kernel import Outcome, fingerprint
 from ratchet.kernel.semver import Bump, is_semver
 from ratchet.ledger.agents import AgentVersion
 from ratchet.observe.logs import logger

@@ -24,7 +24,7 @@ from ratchet.agents.host.supervisor import (
 )
 from ratchet.agents.servers import Launch
 from ratchet.config.workflow_settings import Agents
-from ratchet.judges.fingerprint import fingerprint
+from ratchet.kernel import fingerprint
 
 # A session is a few bytes here, and servers give them out as they like.
 _MOST_SESSIONS = 10_000

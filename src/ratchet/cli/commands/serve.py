@@ -15,9 +15,9 @@ from ratchet.cli.session import CliSession, configure_logs
 from ratchet.kernel import Missing
 from ratchet.runtime import work
 from ratchet.runtime.addresses import ServerAddress, server_addresses
+from ratchet.server.address import Token, find_token
 from ratchet.server.supervisor import Serving
 from ratchet.server.supervisor import serve as serve_until_told
-from ratchet.server.token import Token, find_token
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession

@@ -26,8 +26,7 @@ from ratchet.cli.reference.schema_words import (
 from ratchet.config import load_settings
 from ratchet.runtime import Kinds, open_ledger, open_runtime
 from ratchet.server.app import create_app
-from ratchet.server.authorisation import OPEN
-from ratchet.server.project_scope import ALLOWED
+from ratchet.server.project_scope import ALLOWED, OPEN
 from ratchet.server.service import HEADER
 
 _METHODS = ("get", "post", "put", "patch", "delete")

@@ -8,62 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from ratchet.judges import Candidate
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Deadline
-from ratchet.kernel import Misuse
+from ratchet.kernel import fingerprint
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest
 from ratchet.projects.discovery import read_facts
-from ratchet.projects.environments import Environment, Environments, SetupFailed, missing_packages
-from ratchet.protocols.qa.checks import CheckRun, Red, run_check
+from ratchet.projects.environments import Environment, missing_packages
+from ratchet.protocols.qa.checks import CHECKED, CheckRun, environment_of, run_check
 from ratchet.protocols.qa.contract import PlannedCheck, UnknownCheck, plan_checks, table
 from ratchet.protocols.stream import ProtocolBlocked, Stream
 
-CHECKED = "baseline_checked"
 _MOST_NAMES = 2000
 _LOOKED_AT = 20
 _SHOWN = 5
-
-
-def environments_of(stream: Stream) -> Environments:
-    """The project's environments. Each command of a set-up, and now and then what it prints, is an event."""
-
-    def tell(type: str, line: str) -> None:
-        with stream.job.write() as tx:
-            stream.event(tx, type, line[:1000])
-
-    runtime = stream.job.runtime
-    facts = table(stream.project.facts)
-    return Environments(
-        runtime.home,
-        stream.clone.repository,
-        facts,
-        runtime.settings.projects,
-        trusted=stream.protocol.base_commit,
-        tell=partial(tell, "environment_command"),
-        hear=partial(tell, "environment_output"),
-    )
-
-
-async def environment_of(stream: Stream, commit: str) -> Environment | None:
-    """What checks and authors need at a commit, made now if it is not there yet. Raises `ProtocolBlocked`."""
-    try:
-        return await environments_of(stream).of(commit)
-    except (SetupFailed, Misuse) as error:
-        hint = (error.hint or "").replace("PROJECT", str(stream.project.id))
-        raise ProtocolBlocked(str(error), event="environment_failed", hint=hint or None) from error
-
-
-def red_checks(stream: Stream) -> Red:
-    """The checks that fail on the protocol's base, each with the tests that do."""
-    with stream.job.ledger.read() as tx:
-        found = latest(tx.connection, where=EventFilter(run_id=stream.protocol.run_id, type=CHECKED), limit=1)
-    red: Red = found[0].data["red"] if found else {}
-    return red
 
 
 async def check_baseline(stream: Stream, commit: str) -> None:

@@ -9,24 +9,28 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from ratchet.judges import Candidate, CommandJudge, Judged, hear
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import ABSTAINED, NOT_COUNTED, Deadline, OutOfTime
 from ratchet.judges.scratch import NOT_RUN, copied, in_thread, scratch
-from ratchet.kernel import Misuse, Outcome, RatchetError, with_hint
+from ratchet.kernel import Misuse, Outcome, RatchetError, fingerprint, with_hint
+from ratchet.ledger import EventFilter
+from ratchet.ledger.events import latest
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
 from ratchet.projects.environments.environment import tail
-from ratchet.protocols.qa.contract import CheckPlan, PlannedCheck, UnknownCheck, plan_checks
+from ratchet.protocols.qa.contract import CheckPlan, PlannedCheck, UnknownCheck, plan_checks, table
 from ratchet.protocols.qa.gates import FindingSeverity, QaFinding, ruled_by
+from ratchet.protocols.stream import ProtocolBlocked, Stream
 from ratchet.sandbox import Bounds, Policy
 from ratchet.workspaces import Repository, TreeChange
 from ratchet.workspaces.directories import remove_tree
 from ratchet.workspaces.trees import PROGRAM
 
+# The event that tells which checks fail on the untouched base.
+CHECKED = "baseline_checked"
 _NAMED = 5
 _INSTALL = (
     "a check runs without the network, in the project's environment: `ratchet project setup` shows how that is made,"
@@ -35,6 +39,43 @@ _INSTALL = (
 _Ground = tuple[Path, Environment | None]
 Red = Mapping[str, Sequence[str] | None]
 """The checks that fail without the change, each with the tests that do, where it tells."""
+
+
+def environments_of(stream: Stream) -> Environments:
+    """The project's environments. Each command of a set-up, and now and then what it prints, is an event."""
+
+    def tell(type: str, line: str) -> None:
+        with stream.job.write() as tx:
+            stream.event(tx, type, line[:1000])
+
+    runtime = stream.job.runtime
+    facts = table(stream.project.facts)
+    return Environments(
+        runtime.home,
+        stream.clone.repository,
+        facts,
+        runtime.settings.projects,
+        trusted=stream.protocol.base_commit,
+        tell=partial(tell, "environment_command"),
+        hear=partial(tell, "environment_output"),
+    )
+
+
+async def environment_of(stream: Stream, commit: str) -> Environment | None:
+    """What checks and authors need at a commit, made now if it is not there yet. Raises `ProtocolBlocked`."""
+    try:
+        return await environments_of(stream).of(commit)
+    except (SetupFailed, Misuse) as error:
+        hint = (error.hint or "").replace("PROJECT", str(stream.project.id))
+        raise ProtocolBlocked(str(error), event="environment_failed", hint=hint or None) from error
+
+
+def red_checks(stream: Stream) -> Red:
+    """The checks that fail on the protocol's base, each with the tests that do."""
+    with stream.job.ledger.read() as tx:
+        found = latest(tx.connection, where=EventFilter(run_id=stream.protocol.run_id, type=CHECKED), limit=1)
+    red: Red = found[0].data["red"] if found else {}
+    return red
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from ratchet.judges import Candidate, Judged
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.scratch import in_thread
+from ratchet.kernel import fingerprint
 from ratchet.ledger.protocols import Protocol
 from ratchet.projects.discovery.facts import read_facts
 from ratchet.protocols.qa.gates import FindingSeverity, QaFinding, added_lines, ruled_by

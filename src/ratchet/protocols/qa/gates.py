@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ratchet.judges import Candidate, Judge, Judged, Report, VerdictJudge
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
-from ratchet.kernel import NotFound, Outcome
+from ratchet.kernel import NotFound, Outcome, fingerprint
 from ratchet.workspaces import Repository, TreeChange
 
 ALLOWED = "ratchet: allow-secret"

@@ -28,11 +28,10 @@ from ratchet.judges.evaluator import (
     run_evaluator,
     run_trial,
 )
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport
 from ratchet.judges.scratch import ending_text, in_thread, scratch
-from ratchet.kernel import NotFound, TrialStatus
+from ratchet.kernel import NotFound, TrialStatus, fingerprint
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files
 from ratchet.research.measurement.inspection import CandidateInspection, look, looks_itself

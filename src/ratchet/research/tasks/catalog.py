@@ -19,15 +19,14 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ratchet.config.sources import most_like
-from ratchet.judges.fingerprint import Unpinnable, fingerprint, tree_hash
 from ratchet.judges.reports import BadReport, strict_json
-from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, is_name
+from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, fingerprint, is_name
 from ratchet.operations import filled
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
 from ratchet.research.tasks.validation import check_task
-from ratchet.workspaces.directories import remove_tree
+from ratchet.workspaces.directories import Unpinnable, remove_tree, tree_hash
 
 _TEMPLATE = Path(__file__).parent / "template"
 _NAME = b"NAME_OF_THE_TASK"

@@ -21,17 +21,15 @@ from starlette.types import ASGIApp, Scope
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import project_of_token
 from ratchet.server.console import (
+    administration,
     agent_calls,
     agents,
     attempts,
     projects,
     protocols,
-    queue,
     research,
     runs,
-    settings,
     tools,
-    usage,
     workflows,
 )
 from ratchet.server.console.access import (
@@ -54,9 +52,7 @@ from ratchet.server.service import Access, Api, ProjectTokenNeeded, Service, has
 
 ROUTERS = (
     runs.router,
-    queue.router,
-    usage.router,
-    settings.router,
+    administration.router,
     agent_calls.router,
     agents.router,
     tools.router,

@@ -43,15 +43,13 @@ from ratchet.kernel import Misuse, RatchetError
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
 from ratchet.runtime.signals import StopSignals
-from ratchet.server.app import create_app
-from ratchet.server.authorisation import Authorisation
+from ratchet.server.address import Token, find_token, listen, url_of
+from ratchet.server.app import MAX_BODY_BYTES, RequestIds, create_app
 from ratchet.server.mcp.api import Asker, operator_headers
 from ratchet.server.mcp.face import ApiResource, Face
 from ratchet.server.mcp.tool import Offered, Told
-from ratchet.server.middleware import MAX_BODY_BYTES, RequestIds
-from ratchet.server.port import listen, url_of
+from ratchet.server.project_scope import Authorisation
 from ratchet.server.service import HEADER, Caller
-from ratchet.server.token import Token, find_token
 from ratchet.tools.registry import open_toolbox
 
 AskerOf = Callable[[Any], Asker]

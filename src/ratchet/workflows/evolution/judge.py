@@ -16,10 +16,9 @@ from typing import Any
 
 from ratchet.judges import Candidate, Judged, Report
 from ratchet.judges.comparison import Look, average, look, spread
-from ratchet.judges.fingerprint import fingerprint
 from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
-from ratchet.kernel import Outcome, Verdict
+from ratchet.kernel import Outcome, Verdict, fingerprint
 from ratchet.ledger.tool_versions import DIFFERENCES
 from ratchet.tools.call import ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import Tool

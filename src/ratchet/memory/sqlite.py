@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ratchet.kernel import Misuse
+from ratchet.memory import sqlite_rows as rows
 from ratchet.memory.memory import (
     Embedder,
     FoundEntry,
@@ -28,9 +29,8 @@ from ratchet.memory.memory import (
     check_limit,
     clean,
 )
-from ratchet.memory.sqlite import rows
-from ratchet.memory.sqlite.file import open_file, translated
-from ratchet.memory.sqlite.rows import Near, match, next_change
+from ratchet.memory.sqlite_file import open_file, translated
+from ratchet.memory.sqlite_rows import Near, match, next_change
 
 if TYPE_CHECKING:
     import numpy as np
