@@ -8,7 +8,10 @@ from fastapi.testclient import TestClient
 # Nothing here depends on the database.
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 OF_PROTOCOLS = {"projects", "protocols", "steps", "attempts", "clarifications", "specs"}
-OPEN = {"/health", "/health/live", "/health/ready", "/metrics", "/webhooks/github", "/webhooks/gitlab"}
+HEALTH = {"/health", "/health/live", "/health/ready", "/metrics"}
+# Each request is signed with a secret of its own.
+WEBHOOKS = {"/webhooks/github", "/webhooks/gitlab", "/webhooks/triggers/{name}"}
+OPEN = HEALTH | WEBHOOKS
 
 
 @pytest.mark.soak

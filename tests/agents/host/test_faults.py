@@ -52,10 +52,6 @@ async def crash_alone(home: Home, url: str | None) -> None:
     await eventually_async(lambda: len(home.told("crashed")) > before)
 
 
-def running(directory: Path, program: bytes) -> list[int]:
-    return [pid for pid in processes_in(directory) if program in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
 @pytest.mark.soak
 @on_sqlite
 def test_a_crashed_server_is_started_again_and_calls_wait_for_it(home: Home) -> None:
@@ -209,7 +205,7 @@ def test_a_server_that_hangs_is_started_again(make_home: MakeHome) -> None:
     async def scenario() -> None:
         async with hosting(home.runtime, home.loaded) as host:
             assert await said(host.url) == "one"
-            for pid in running(home.directory(commit), b"runner.py"):
+            for pid in processes_in(home.directory(commit)):
                 os.kill(pid, signal.SIGSTOP)
             await eventually_async(lambda: bool(home.told("crashed")))
             assert await said(host.url) == "one"

@@ -101,6 +101,17 @@ def test_without_the_network_a_server_is_reached_and_reaches_ratchet_and_nobody_
     assert list(temporary.iterdir()) == []
 
 
+def test_a_server_starts_where_ratchet_has_a_port_that_only_root_may_take(tmp_path: Path) -> None:
+    launch = launch_of(write_version(tmp_path / "version", _REACHES), architect_port=80)
+
+    async def interfaces() -> list[str]:
+        async with serving(launch, Role.RUNNER, Agents()) as server:
+            called = await call_tool(server.url, "interfaces", {}, _SECONDS)
+        return list(called.structured["result"])
+
+    assert asyncio.run(interfaces()) == ["lo"]
+
+
 def test_a_link_that_a_server_puts_in_the_place_of_its_socket_leads_nowhere(tmp_path: Path) -> None:
     async def connect() -> int:
         reached: list[None] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from ratchet.agents.servers import Launch
 from ratchet.agents.servers.environment import warm_up
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
-from ratchet.kernel import RatchetError
+from ratchet.kernel import LedgerUnavailable, RatchetError
 from ratchet.ledger import Event, EventFilter, follow_async
 from ratchet.ledger import events as event_log
 from ratchet.observe.logs import logger
@@ -44,6 +44,22 @@ _NEWS = frozenset(
 _RESTORED = 32
 _AT_ONCE = 2
 _LONGEST_SWEEP_SECONDS = 5.0
+
+
+class LastSecrets:
+    """The secrets of an agent, and while the ledger is away those that its servers were started with before."""
+
+    def __init__(self, read: Callable[[], Mapping[str, str]]) -> None:
+        self._read = read
+        self._last: Mapping[str, str] | None = None
+
+    def __call__(self) -> Mapping[str, str]:
+        try:
+            self._last = self._read()
+        except LedgerUnavailable:
+            if self._last is None:
+                raise
+        return self._last
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +81,7 @@ class HostAccess:
             port,
             token,
             allowed=partial(allowed_by, self.runtime.ledger, agent),
-            secrets=partial(secrets_of, self.runtime, agent),
+            secrets=LastSecrets(partial(secrets_of, self.runtime, agent)),
         )
 
 

@@ -178,6 +178,7 @@ _FOREVER_SECONDS = 100 * 365 * 24 * 3600.0
 # Servers are many and mostly idle.
 _LOOK_SECONDS, _IDLE_LOOK_SECONDS = 0.2, 2.0
 _OTHERS_PORT = 3128
+_LOW_PORTS = 1024
 COMPILED = "__pycache__"
 _WRITTEN = frozenset(UNTRACKED) - {".git", SHARED}
 
@@ -228,8 +229,8 @@ def environment_of(
         "PYTHONDONTWRITEBYTECODE": "1",
         "RATCHET_AGENT": launch.agent,
         "RATCHET_AGENT_COMMIT": launch.commit,
-        "RATCHET_AGENTS_URL": f"http://{ADDRESS}:{launch.architect_port}",
-        **({} if relay is None else _proxy_of(launch)),
+        "RATCHET_AGENTS_URL": f"http://{ADDRESS}:{_ratchet_port(launch, relay)}",
+        **({} if relay is None else _proxy_of(launch, relay)),
         **secrets,
         # By which the kit knows what to keep out of logs and answers.
         **({"RATCHET_AGENT_SECRETS": ",".join(secrets)} if secrets else {}),
@@ -238,16 +239,22 @@ def environment_of(
     }
 
 
-def _proxy_of(launch: Launch) -> dict[str, str]:
+def _proxy_of(launch: Launch, relay: Path) -> dict[str, str]:
     """By what a server finds the way to others, as most programs understand it."""
-    proxy, direct = f"http://{ADDRESS}:{_others_port(launch)}", f"{ADDRESS},localhost"
+    proxy, direct = f"http://{ADDRESS}:{_others_port(launch, relay)}", f"{ADDRESS},localhost"
     names = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": direct}
     return names | {name.upper(): value for name, value in names.items()}
 
 
-def _others_port(launch: Launch) -> int:
+def _ratchet_port(launch: Launch, relay: Path | None) -> int:
+    """Where a server finds Ratchet: its relay listens in a network of its own, as a user who may take no low port."""
+    port = launch.architect_port
+    return port + _LOW_PORTS if relay is not None and port < _LOW_PORTS else port
+
+
+def _others_port(launch: Launch, relay: Path) -> int:
     """Of the server's own network, where nobody but Ratchet has one below those that servers are given."""
-    return _OTHERS_PORT + (launch.architect_port == _OTHERS_PORT)
+    return _OTHERS_PORT + (_ratchet_port(launch, relay) == _OTHERS_PORT)
 
 
 def bounds_for(settings: Agents) -> Bounds:
@@ -331,9 +338,6 @@ class ServerProcess:
 @asynccontextmanager
 async def running(launch: Launch, role: Role, port: int, settings: Agents) -> AsyncIterator[ServerProcess]:
     """The process for the block, whose end ends its tree. Raises `IsolationRefused`, and `OSError` for a taken port."""
-    argv = [role.file, str(port)]
-    if role is Role.TUNER:
-        argv.append(str(launch.architect_port))
     async with AsyncExitStack() as held:
         secrets = await asyncio.to_thread(launch.secrets)
         printed = held.enter_context(closing(Printed(launch.directory, role, tuple(secrets.values()))))
@@ -341,8 +345,10 @@ async def running(launch: Launch, role: Role, port: int, settings: Agents) -> As
         if not settings.network:
             others = Egress(launch.agent, launch.allowed)
             relay = await held.enter_async_context(relayed(port, launch.architect_port, others))
-            ports = (port, launch.architect_port, _others_port(launch))
-            argv = [str(relay), *map(str, ports), *argv]
+        ratchet_port = _ratchet_port(launch, relay)
+        argv = [role.file, str(port), *([str(ratchet_port)] if role is Role.TUNER else [])]
+        if relay is not None:
+            argv = [str(relay), *map(str, (port, ratchet_port, _others_port(launch, relay))), *argv]
         packages = await packages_of(launch.directory)
         policy = await asyncio.to_thread(policy_for, launch, role, relay, secrets, packages)
         run = await held.enter_async_context(
