@@ -424,6 +424,7 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     tools.score: [
         {"run_id": RUNNING, "step": "words", "score": 0.5},
         {"run_id": RUNNING, "step": "nowhere", "score": 1.0},
+        {"run_id": RUNNING, "step": "words"},
         {"run_id": NOWHERE, "step": "words", "score": 0.0},
     ],
     tool_operations.run: [
