@@ -103,7 +103,7 @@ def test_a_command_carries_its_own_run_and_names_the_one_of_a_dead_worker(
     file = write(tmp_path, counting())
     done = ratchet("workflow", "run", file, "--input", TEXT)
     assert done.code == 0, done.err
-    assert f"Cut off earlier and left alone: run {dead} (primes)." in done.err
+    assert f"Cut off earlier and not resumed: run {dead} (primes)." in done.err
     assert f"ratchet runs cancel {dead}" in done.err
     with ledger.read() as tx:
         assert [run.status for run in list_runs(tx)] == [RunStatus.COMPLETED, RunStatus.PENDING]

@@ -76,7 +76,7 @@ def test_a_run_that_no_job_carries_is_found(lived_in: Ledger, statement: str) ->
     spoil(lived_in, statement)
     spoil(lived_in, "UPDATE steps SET status = 'pending'")
     [finding] = check(lived_in).findings
-    assert (finding.severity, finding.what) == ("error", "run 1 is running, with no job to carry it")
+    assert (finding.severity, finding.what) == ("error", "run 1 is running, with no job for it")
     assert "`ratchet runs pause 1`, then `ratchet runs resume 1`" in finding.fix
     for status in ("paused", "blocked", "completed"):
         spoil(lived_in, f"UPDATE runs SET status = '{status}'")
@@ -86,7 +86,7 @@ def test_a_run_that_no_job_carries_is_found(lived_in: Ledger, statement: str) ->
 def test_steps_that_run_without_a_job_are_found(lived_in: Ledger) -> None:
     spoil(lived_in, "UPDATE jobs SET ended_at = 2, status = 'failed'")
     assert findings(lived_in) == [
-        ("error", "run 1 is running, and 1 of its steps are running with no job to carry them")
+        ("error", "run 1 is running, and 1 of its steps are running with no job for them")
     ]
 
 

@@ -248,8 +248,8 @@ _ROLLBACK = ArchitectTool(
 _TELL_OF_ITSELF = ArchitectTool(
     "send_feedback",
     "Ask for a change",
-    "Tell the Architect what this agent cannot learn by its state alone. What is told is collected, counted and "
-    "worked on together, within the budget of the day. The answer says how often this was told.",
+    "Tell the Architect what this agent cannot learn by its state alone. Remarks are collected, counted "
+    "and worked on together, within the budget of the day. The answer says how often this one was made.",
     arguments(
         {
             "message": MESSAGE,

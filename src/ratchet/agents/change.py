@@ -276,7 +276,7 @@ def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[ArchitectWork
     if run.spec["action"] != "create" and not place.repository.is_dir():
         raise Misuse(
             f"the agent {place.name} does not lie in {job.runtime.home}",
-            hint="let a worker of the home where it was created carry its runs",
+            hint="let a worker of the home where it was created work on its runs",
         )
     with place.held():
         with job.ledger.read() as tx:

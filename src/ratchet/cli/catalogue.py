@@ -287,7 +287,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
                 "Have a tool rewritten, and keep it only if it proves better.", "workflow_run:evolve"
             ),
             "export": Leaf("Write a workflow as a folder that runs without Ratchet.", "workflow_run:export"),
-            "schedule": Leaf("Run a workflow again by the clock.", "workflow_schedule:schedule"),
+            "schedule": Leaf("Run a workflow on a schedule.", "workflow_schedule:schedule"),
         },
         "A workflow is a file of YAML or JSON, or is saved under a name. `ratchet workflow new` has one "
         "planned, `ratchet workflow validate` and `plan` look at one without running it, and `ratchet "
@@ -491,7 +491,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "jobs; `ratchet processes` lists who does.",
     ),
     "schedule": Branch(
-        "Jobs that come again by the clock.",
+        "Jobs that start on a schedule.",
         {
             "list": Leaf("List schedules with their next time.", "runtime.operations.schedules:list_"),
             "show": Leaf("Show one schedule and its next times.", "runtime.operations.schedules:show"),

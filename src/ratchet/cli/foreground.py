@@ -135,7 +135,9 @@ class Foreground:
         if left is not None:
             note(f"The worker needs what is not here: {one_line(with_hint(left))}.")
 
-    def carry(self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, give_up: bool = False) -> Run:
+    def work_on(
+        self, run_id: int, hear: Callable[[Event], None], *, quiet: bool, give_up: bool = False
+    ) -> Run:
         """Work until the run has ended, is paused or blocked. Nothing that it has done is lost.
 
         A signal pauses it, and with `give_up` cancels it. Unless it is `quiet`, stderr says what the run waits for.
@@ -172,7 +174,7 @@ class Foreground:
         *,
         quiet: bool,
     ) -> Run:
-        # Loaded here: with --detach, or a mistake in what was asked for, nothing is carried.
+        # Loaded here: with --detach, or a mistake in what was asked for, nothing is worked on.
         from ratchet.runtime import Worker
 
         if not quiet:
@@ -206,7 +208,7 @@ class Foreground:
             first = found[0][0]
             resume = f"ratchet research resume {first}" if kind == "research" else "ratchet worker"
             note(
-                f"Cut off earlier and left alone: {', '.join(f'run {number} ({name})' for number, name in found)}. "
+                f"Cut off earlier and not resumed: {', '.join(f'run {number} ({name})' for number, name in found)}. "
                 f"Resume: `{resume}`; cancel: `ratchet runs cancel {first}`."
             )
 

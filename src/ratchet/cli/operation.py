@@ -158,7 +158,7 @@ def answer_of(operation: Operation[..., Any], call: CliCall, values: Mapping[str
 
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise Misuse(f"nobody can be asked: {question}", hint="add --yes")
+        raise Misuse(f"there is no terminal to ask on: {question}", hint="add --yes")
     return click.confirm(question, err=True)
 
 

@@ -86,7 +86,7 @@ def print_setup(found: Record) -> None:
     if commands:
         print("\n  ".join(["Its environment is made by:", *map(one_line, commands)]))
         note(f"`ratchet project setup {found['id']}` makes it now; otherwise the first protocol does.")
-    note(f"`ratchet project questions {found['id']}` shows what could be settled better;")
+    note(f"`ratchet project questions {found['id']}` shows what could be decided better;")
     note(f'`ratchet protocol new "WHAT TO CHANGE" --project {found["id"]} --run` begins.')
 
 

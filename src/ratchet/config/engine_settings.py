@@ -84,7 +84,7 @@ class CommandSettings(Section):
         examples=["(?P<input>[0-9]+) in, (?P<output>[0-9]+) out"],
     )
     usage_counts: Literal["last", "sum"] = Field(
-        "last", description="whether the last usage told is that of the session, or the sum of all"
+        "last", description="whether the last usage reported is that of the session, or the sum of all"
     )
     exit_codes: Words = Field(
         (), description="what exit codes mean, as code=failure", examples=[["75=rate_limited"]]

@@ -71,7 +71,7 @@ class Research(Section):
     )
     backoff_seconds: Seconds = Field(
         30.0,
-        description="pause of a specialist after a session that failed or handed in nothing; doubles with each",
+        description="pause of a specialist after a session that failed or submitted nothing; doubles with each",
     )
     backoff_cap_seconds: Seconds = Field(900.0, description="the longest such pause")
     session_failures: Count = Field(

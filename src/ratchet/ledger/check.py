@@ -215,7 +215,7 @@ def _abandoned_steps(connection: sa.Connection) -> Iterator[LedgerFinding]:
         .order_by(runs.c.id)
     )
     for run, status, count in connection.execute(query.limit(_EXAMPLES)):
-        what = f"run {run} is {status}, and {count} of its steps are running with no job to carry them"
+        what = f"run {run} is {status}, and {count} of its steps are running with no job for them"
         if RunStatus(status).final:
             yield LedgerFinding("warning", what, "nothing to do: the run has ended")
         else:
@@ -237,7 +237,7 @@ def _abandoned_runs(connection: sa.Connection) -> Iterator[LedgerFinding]:
     )
     for run, status in connection.execute(query.limit(_EXAMPLES)):
         again = f"queue it again: `ratchet runs pause {run}`, then `ratchet runs resume {run}`"
-        yield LedgerFinding("error", f"run {run} is {status}, with no job to carry it", again)
+        yield LedgerFinding("error", f"run {run} is {status}, with no job for it", again)
 
 
 def _rows_that_name_nothing(connection: sa.Connection) -> Iterator[LedgerFinding]:

@@ -160,7 +160,7 @@ _TALLY = upsert(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a specialist hands in. `proposal` is what its engine wants to be told the score of.
+    """What a specialist submits. `proposal` is what its engine wants to be told the score of.
 
     `origin` says how its parent was chosen and what kind of program it is, for the strategy of the run.
     """

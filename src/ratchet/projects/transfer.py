@@ -128,7 +128,7 @@ class GitProcesses:
                         both.unregister(key.fileobj)
                 del complaint[:-_COMPLAINT]
                 if len(output) > _OUTPUT:
-                    raise RemoteFailed(f"{what} was told more than {_OUTPUT // 1024**2} MiB by the remote")
+                    raise RemoteFailed(f"{what} was sent more than {_OUTPUT // 1024**2} MiB by the remote")
         return bytes(output), bytes(complaint)
 
 

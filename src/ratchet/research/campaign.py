@@ -220,7 +220,7 @@ class Campaign:
     keeps: int = 0
     """Trials that were kept so far."""
     promised: set[str] = field(default_factory=set)
-    """Lanes whose session may still hand in a trial."""
+    """Lanes whose session may still submit a trial."""
     draws: int = 0
     infra_in_a_row: int = 0
     clock: RunClock = field(default_factory=RunClock)

@@ -128,7 +128,7 @@ def start(
 
     What is left out is what the task says. Something must stop the run: here, or in the task. 404 when no such task is
     installed, 422 for what can never work, 424 when an engine of it cannot work now. Only installed tasks can be named.
-    A path would let whoever holds the token have any directory of the server read, and the code in it run; tasks in
+    A path would let anyone who holds the token have any directory of the server read, and the code in it run; tasks in
     folders are for the command line.
     """
     from ratchet.engines.preflight import check_for_worker

@@ -443,14 +443,14 @@ async def _take(submissions: Submissions, session: Session, *, learns: bool) -> 
             await submissions.prepare(idea, proposal=session.data.get("proposal") if learns else None)
         )
     except (Misuse, WorkspaceError) as unfit:
-        problem = f"the session handed in nothing: {unfit}"
+        problem = f"the session submitted nothing: {unfit}"
     for other in others:
         if found and not submissions.promise_one_more():
             break
         try:
             found.append(await submissions.prepare_proposal(other))
         except (Misuse, WorkspaceError) as unfit:
-            problem = problem or f"the session handed in nothing: {unfit}"
+            problem = problem or f"the session submitted nothing: {unfit}"
     if not found:
         return _Left(problem=problem)
     return _Left(tuple(replace(each, simulated=each.simulated or session.simulated) for each in found))
@@ -462,7 +462,7 @@ def _close_last(tx: Transaction, ended: Trial, *, turn: SessionTurn, before: tup
 
 def _close(tx: Transaction, turn: SessionTurn, trials: list[Trial], problem: str | None) -> None:
     if problem is not None or not trials:
-        close_attempt(tx, turn.opened.id, Outcome.ERROR, problem or "the session handed in nothing")
+        close_attempt(tx, turn.opened.id, Outcome.ERROR, problem or "the session submitted nothing")
         return
     kept = any(trial.status is TrialStatus.KEEP for trial in trials)
     reason = ", ".join(f"{trial.exp_id} {trial.status}" for trial in trials)

@@ -280,7 +280,7 @@ def _check_sessions(scheduler: SessionScheduler, problem: str) -> None:
     if scheduler.fails_everywhere(most):
         _block(
             scheduler.campaign.job,
-            f"{most} sessions of each specialist in a row failed or handed in nothing, the last one with: {problem}; "
+            f"{most} sessions of each specialist in a row failed or submitted nothing, the last one with: {problem}; "
             "fix the cause, then resume the run",
         )
 

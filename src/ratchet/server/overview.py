@@ -318,7 +318,7 @@ def _workers(api: Access, tx: Transaction) -> Iterator[Need]:
         yield Need(
             "dead",
             f"worker {each.process.id}",
-            f"it is silent, and {each.jobs} jobs lie on it",
+            f"it is silent, and {each.jobs} jobs are still assigned to it",
             "start a worker: it takes them over",
             "ratchet worker",
             "/queue",

@@ -354,7 +354,7 @@ class Repository:
             return True
         if self.shallow:
             raise RepositoryShallow(
-                f"{self.path} is a shallow clone: whether {older[:12]} came before {newer[:12]} cannot be told",
+                f"{self.path} is a shallow clone: whether {older[:12]} came before {newer[:12]} cannot be known",
                 hint="get the whole history with `git fetch --unshallow`",
             )
         return False

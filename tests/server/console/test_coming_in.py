@@ -192,7 +192,7 @@ def test_the_bearer_token_looks_but_does_not_act(api: TestClient) -> None:
 def test_a_stranger_that_is_no_browser_gets_a_problem(api: TestClient) -> None:
     answer = TestClient(api.app).get("/console/runs", headers={"Accept": "application/json"})
     assert answer.status_code == 401
-    assert answer.json()["hint"] == "come in by /console/enter"
+    assert answer.json()["hint"] == "sign in at /console/enter"
 
 
 def test_the_token_of_a_project_opens_no_page(api: TestClient, ledger: Ledger) -> None:

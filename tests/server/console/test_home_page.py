@@ -124,7 +124,7 @@ def test_everything_that_waits_for_a_person_is_listed(visitor_client: TestClient
         "approval": "deploy waits for a yes or a no",
         "blocked": "the disk is full",
         "budget": "11 of 10, policy strict",
-        "dead": "it is silent, and 1 jobs lie on it",
+        "dead": "it is silent, and 1 jobs are still assigned to it",
         "review": "it was carried out and is not judged yet",
         "paused": "paused on request",
         "failed": "it crashed",

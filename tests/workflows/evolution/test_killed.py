@@ -21,7 +21,7 @@ PLACES = (
     "after the session",
     IN_JUDGE,
     f"{NAME}: judged",
-    f"{NAME}: settled",
+    f"{NAME}: recorded",
 )
 
 
@@ -38,7 +38,7 @@ def test_a_killed_run_pays_for_no_session_twice_and_promotes_once(
     with ledger.write() as tx:
         run_id = start_run(tx, runtime, "evolve_mortally", kind="workflow", name=f"evolve:{NAME}", spec=spec)
     await_death(runtime.home, place)
-    assert current(ledger).id == first.id or place == f"{NAME}: settled"
+    assert current(ledger).id == first.id or place == f"{NAME}: recorded"
 
     add_worker(fleet)
     run = completed(ledger, run_id)

@@ -396,8 +396,8 @@ def state(
 ) -> None:
     """Show an agent's state, its history, or bring an earlier one back.
 
-    The state is one JSON object, checked against the schema of its version. Every change is kept, whoever made it: the
-    agent, the Architect, or --restore. What is printed is JSON in any case, except for the history.
+    The state is one JSON object, checked against the schema of its version. Every change is kept, no matter
+    who made it: the agent, the Architect, or --restore. What is printed is JSON in any case, except for the history.
     """
     if sum((history, at is not None, restore is not None)) > 1:
         raise Misuse("--history, --at and --restore exclude each other", hint="give one of them")

@@ -164,7 +164,7 @@ def _carry(
         confirm(session, {"agent": name, "run": run_id}, f"Run {run_id} waits for a worker.")
         return None
     with progress(what, quiet=session.json) as hear:
-        ended = here.carry(run_id, hear, quiet=session.json)
+        ended = here.work_on(run_id, hear, quiet=session.json)
     with here.ledger.read() as tx:
         document = outcome(tx, here.runtime.home, here.runtime.settings.agents, run_id)
     if session.json:

@@ -208,7 +208,7 @@ class Chat:
         here.check(partial(check_overseer, here.runtime, sentence, reuse=True, **self._asked), detach=False)
         run_id = start_plan(here.runtime, sentence, simulated=self._simulated, actor="cli", **self._asked)
         with progress("planning", quiet=quiet, told=PLANNED) as hear:
-            ended = here.carry(run_id, hear, quiet=quiet, give_up=True)
+            ended = here.work_on(run_id, hear, quiet=quiet, give_up=True)
         if ended.status is not RunStatus.COMPLETED:
             self._kept.record(sentence, run_id=run_id, status=str(ended.status))
             print_why_not(self._session, here, ended)
@@ -288,7 +288,7 @@ class Chat:
         here, quiet = self._here, self._session.json
         while True:
             with workflow_progress(spec.workflow_id, len(spec.steps), quiet=quiet, speak=True) as hear:
-                ended = here.carry(run_id, hear, quiet=quiet, give_up=True)
+                ended = here.work_on(run_id, hear, quiet=quiet, give_up=True)
             if ended.status is not RunStatus.BLOCKED or not self._answered(run_id):
                 return outcome(CliCall(self._session, here.ledger, here.runtime), run_id)
 

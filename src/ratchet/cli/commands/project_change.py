@@ -16,7 +16,7 @@ from ratchet.cli.operation import CliCall, Text, user_name
 from ratchet.cli.output import confirm, note, print_document, show_page
 from ratchet.cli.params import project_argument, project_or_here_argument, read_secret_text
 from ratchet.cli.progress import working
-from ratchet.cli.protocol_carrying import tell_who_works
+from ratchet.cli.protocol_work import note_workers
 from ratchet.cli.words import as_json, lines, one_line
 from ratchet.kernel import Misuse
 from ratchet.ledger.projects import Project, get_project
@@ -180,7 +180,7 @@ def answer(
         if not said:
             note(f"Nothing that has a recommended answer is asked about {one_line(found.name)}.")
         elif any(each.blocking for each in said):
-            tell_who_works(session, runtime.ledger)
+            note_workers(session, runtime.ledger)
 
 
 @command(examples=["ratchet project archive shop", "ratchet project archive shop --undo"])
@@ -198,7 +198,7 @@ def archive(session: CliSession, project: str, undo: bool) -> None:
 
 def _agreed(branch: str, project: Project) -> bool:
     if not sys.stdin.isatty():
-        raise Misuse(f"deleting {branch} needs a yes, and nobody can be asked", hint="add --yes")
+        raise Misuse(f"deleting {branch} needs a yes, and there is no terminal to ask on", hint="add --yes")
     return click.confirm(f"Delete {branch} of {project.git_url or project.local_path}?", err=True)
 
 
@@ -374,7 +374,7 @@ def _changed(
 
 def _print_setup(found: SetupAnswer) -> None:
     stack = ", ".join(found.stack) or "no known stack"
-    print(f"{stack}; the set-up is {'as you settled it' if found.settled else 'as found in the repository'}:")
+    print(f"{stack}; the set-up is {'as you set it' if found.settled else 'as found in the repository'}:")
     for line in found.commands or ["(no commands)"]:
         print(f"  {one_line(line)}")
     made = found.environment
@@ -395,7 +395,7 @@ def _print_setup(found: SetupAnswer) -> None:
 
 
 def _print_checks(found: SetupAnswer) -> None:
-    print(f"Checks, {'as you settled them' if found.checks_settled else 'as found in the repository'}:")
+    print(f"Checks, {'as you set them' if found.checks_settled else 'as found in the repository'}:")
     for each in found.checks:
         print(f"  {one_line(each.name)} ({each.kind}): {one_line(each.command)}")
     if not found.checks:

@@ -11,8 +11,8 @@ from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, existing_foreground, foreground
 from ratchet.cli.output import confirm, note, show_page
 from ratchet.cli.params import ci_files_option, detach_option, project_argument, read_secret_text
-from ratchet.cli.protocol_carrying import carry_protocol, carry_setup, leave_to_workers
 from ratchet.cli.protocol_pages import print_setup, whole_project
+from ratchet.cli.protocol_work import leave_to_workers, work_on_protocol, work_on_setup
 from ratchet.cli.session import CliSession
 from ratchet.config import write_initial
 from ratchet.kernel import Conflict, Misuse, RunStatus
@@ -211,7 +211,7 @@ def import_codemachine(
                 start_protocol(tx, here.runtime, run_id)
             made = get_protocol(tx, run_id)
         if running:
-            return carry_protocol(session, here, run_id, made.name, after=before)
+            return work_on_protocol(session, here, run_id, made.name, after=before)
         told = (
             f"Protocol {run_id}, {made.name}, is imported; `ratchet protocol start {run_id}` carries it out."
         )
@@ -221,7 +221,7 @@ def import_codemachine(
 
 def _carry(session: CliSession, here: Foreground, project: Project) -> int:
     assert project.setup_run_id is not None
-    ended = carry_setup(session, here, project.setup_run_id, project.name)
+    ended = work_on_setup(session, here, project.setup_run_id, project.name)
     with here.ledger.read() as tx:
         now = get_project(tx, project.id)
         document = whole_project(tx, now)

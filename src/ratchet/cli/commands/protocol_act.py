@@ -14,13 +14,13 @@ from ratchet.cli.foreground import Foreground, foreground
 from ratchet.cli.operation import CliCall
 from ratchet.cli.output import confirm, note
 from ratchet.cli.params import detach_option, from_file_option, given_text, no_wait_option
-from ratchet.cli.protocol_carrying import (
-    carried,
-    carry_protocol,
+from ratchet.cli.protocol_work import (
     chosen_project,
+    foreground_command,
     leave_to_workers,
     require_set_up,
     set_up,
+    work_on_protocol,
 )
 from ratchet.cli.words import one_line
 from ratchet.config import write_initial
@@ -156,7 +156,7 @@ def new(
         if detach:
             leave_to_workers(session, here.ledger, protocol_record(made), f"{told} waits for a worker.")
             return None
-        return carry_protocol(session, here, run_id, made.name, wait=not no_wait, after=before)
+        return work_on_protocol(session, here, run_id, made.name, wait=not no_wait, after=before)
 
 
 def _require_new(here: Foreground, project: Project, description: str) -> None:
@@ -227,7 +227,7 @@ def _create(
     )
 
 
-@carried(
+@foreground_command(
     operations.start,
     check=check_existing,
     examples=[
@@ -249,7 +249,7 @@ def start(call: CliCall, protocol_id: int) -> object:
     return operations.begin(call, protocol_id)
 
 
-@carried(
+@foreground_command(
     operations.resume,
     check=check_resumed,
     examples=[
@@ -274,7 +274,7 @@ def resume(call: CliCall, protocol_id: int) -> object:
         return wake(tx, call.runtime, protocol_id)
 
 
-@carried(
+@foreground_command(
     operations.run_next,
     check=check_next,
     examples=["ratchet protocol run-next 7", "ratchet protocol run-next 0007-add-login --detach"],
@@ -288,7 +288,7 @@ def run_next(call: CliCall, protocol_id: int) -> object:
     return operations.begin_next(call, protocol_id)
 
 
-@carried(
+@foreground_command(
     operations.retry,
     check=check_retried,
     examples=["ratchet protocol retry 7", "ratchet protocol retry 0007-add-login --detach"],
@@ -302,7 +302,7 @@ def retry(call: CliCall, protocol_id: int) -> object:
     return operations.begin_retry(call, protocol_id)
 
 
-@carried(
+@foreground_command(
     operations.open_pr,
     done=lambda found: found["pull_request"] is not None,
     waits=False,

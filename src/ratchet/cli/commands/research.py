@@ -179,7 +179,7 @@ def resume(session: CliSession, wanted: str) -> int | None:
 
 def _carry(session: CliSession, here: Foreground, run_id: int) -> int | None:
     with progress(here.ledger, run_id, quiet=session.json) as hear:
-        ended = here.carry(run_id, hear, quiet=session.json)
+        ended = here.work_on(run_id, hear, quiet=session.json)
     with here.ledger.read() as tx:
         document = status(tx, run_id)
     show_page(session, document, _print_end, ended, document)
@@ -217,7 +217,7 @@ def _print_end(run: Run, document: dict[str, Any]) -> None:
 def status_(session: CliSession, wanted: str, watch: bool) -> None:
     """Show where a run stands: the best, the specialists, what is in flight.
 
-    With --watch it keeps reporting what happens, whoever does the work.
+    With --watch it keeps reporting what happens, whichever process does the work.
     """
     with existing_ledger(session) as ledger:
         with ledger.read() as tx:

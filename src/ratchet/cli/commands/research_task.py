@@ -265,7 +265,7 @@ def _compare_runs(session: CliSession, wanted: ResearchRequest, arms: list[str],
                 name = f"{Path(wanted.task).name} {arm} {seed}"
                 run_id = _arm_run(here, replace(wanted, name=name, strategy=arm, seed=seed))
                 note(f"{name}: run {run_id}")
-                ended = here.carry(run_id, lambda _event: None, quiet=True)
+                ended = here.work_on(run_id, lambda _event: None, quiet=True)
                 if here.interrupted:
                     return INTERRUPTED
                 if ended.status is not RunStatus.COMPLETED:

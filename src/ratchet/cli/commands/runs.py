@@ -69,11 +69,11 @@ def show(session: CliSession, call: CliCall, run: Run) -> None:
 def resume(session: CliSession, call: CliCall, run: Run) -> None:
     """With the command that works on it here, if no worker does."""
     # Loaded here: `show` needs nothing of it.
-    from ratchet.cli.protocol_carrying import tell_who_works
+    from ratchet.cli.protocol_work import note_workers
 
     show_answer(session, runs.resume, run)
     here = f", and `ratchet {run.kind} resume {run.id}` resumes it here and now" if run.kind in _HERE else ""
-    tell_who_works(session, call.ledger, here)
+    note_workers(session, call.ledger, here)
 
 
 def _print_steps(steps: list[tuple[Step, list[Attempt]]]) -> None:

@@ -13,7 +13,7 @@ from ratchet.cli.opening import existing_ledger, existing_runtime
 from ratchet.cli.output import print_document, show_list, show_problems
 from ratchet.cli.params import Amount, within_option
 from ratchet.cli.progress import working
-from ratchet.cli.protocol_carrying import leave_to_workers
+from ratchet.cli.protocol_work import leave_to_workers
 from ratchet.cli.session import CliSession
 from ratchet.kernel import Misuse
 from ratchet.ledger.protocols import list_protocols

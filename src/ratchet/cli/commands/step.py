@@ -12,7 +12,7 @@ from ratchet.cli.opening import existing_ledger
 from ratchet.cli.operation import CliCall
 from ratchet.cli.output import print_document, print_foreign, show_list, show_one
 from ratchet.cli.params import COUNT, protocol_argument, step_argument, within_option
-from ratchet.cli.protocol_carrying import carried
+from ratchet.cli.protocol_work import foreground_command
 from ratchet.cli.words import age, compact, span
 from ratchet.kernel import NotFound
 from ratchet.ledger.artifacts import of_attempt
@@ -108,7 +108,7 @@ def show(
         _print_attempts([each for each in tries if attempt in (None, each.number)], chosen)
 
 
-@carried(
+@foreground_command(
     step_operations.run_step,
     check=check_step,
     examples=["ratchet step run 12", "ratchet step run 0007-add-login/02", "ratchet step run 7/02 --detach"],
@@ -123,7 +123,7 @@ def run(call: CliCall, step_id: int) -> object:
     return step_operations.begin_step(call, step_id)
 
 
-@carried(
+@foreground_command(
     step_operations.review_step,
     examples=["ratchet step qa 12", "ratchet step qa 7/02 --detach"],
     see=["step run", "step approve"],
@@ -136,7 +136,7 @@ def qa(call: CliCall, step_id: int) -> object:
     return step_operations.review_step(call, step_id)
 
 
-@carried(
+@foreground_command(
     step_operations.approve_step,
     examples=["ratchet step approve 12", "ratchet step approve 0007-add-login/02 --by Ada --detach"],
     see=["step show"],

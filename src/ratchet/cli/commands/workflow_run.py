@@ -107,7 +107,7 @@ def new(
             confirm(session, {"run_id": run_id}, f"Run {run_id} waits for a worker.")
             return None
         with progress("planning", quiet=session.json, told=PLANNED) as hear:
-            ended = here.carry(run_id, hear, quiet=session.json)
+            ended = here.work_on(run_id, hear, quiet=session.json)
         return _print_planned(session, here, ended, target)
 
 
@@ -138,7 +138,7 @@ def fill(session: CliSession, file: str, out: str | None, **options: Any) -> int
         here.check(partial(check_overseer, here.runtime, spec.workflow_id, **asked), detach=False)
         run_id = start_fill(here.runtime, spec, actor="cli", **options)
         with progress("writing", quiet=session.json, told=PLANNED) as hear:
-            ended = here.carry(run_id, hear, quiet=session.json)
+            ended = here.work_on(run_id, hear, quiet=session.json)
         return _print_planned(session, here, ended, target)
 
 
@@ -288,7 +288,7 @@ def _carry(
     session: CliSession, here: Foreground, run_id: int, name: str, steps: int, *, following: bool
 ) -> int:
     with workflow_progress(name, steps, quiet=session.json, follow=following) as hear:
-        ended = here.carry(run_id, hear, quiet=session.json, give_up=True)
+        ended = here.work_on(run_id, hear, quiet=session.json, give_up=True)
     found = outcome(CliCall(session, here.ledger, here.runtime), run_id)
     with here.ledger.read() as tx:
         last = list_sessions(tx, run_id=run_id, limit=1) if ended.status is RunStatus.BLOCKED else ()
@@ -364,7 +364,7 @@ def evolve(
         if chosen.why and not session.json:
             note(f"{chosen.name}: {one_line(chosen.why)}")
         with progress(f"making {chosen.name} better", quiet=session.json, told=_EVOLVED) as hear:
-            ended = here.carry(run_id, hear, quiet=session.json)
+            ended = here.work_on(run_id, hear, quiet=session.json)
         return _print_evolved(session, here, chosen.name, ended)
 
 

@@ -192,7 +192,7 @@ _FOR_BATCHES = ("budget", "most", "engine")
 def schedule(
     session: CliSession, /, what: tuple[str, ...], name: str | None, optimise: bool, **options: Any
 ) -> None:
-    """Run a workflow again by the clock.
+    """Run a workflow on a schedule.
 
     WHEN is plain English or a cron expression; quote it. A saved workflow is run as it is saved at each time; that of a
     file is kept as it is now. A worker (`ratchet worker` or `ratchet serve`) does it when the time comes.

@@ -239,7 +239,7 @@ class _Sitting:
         raise Fault(
             Failure.BAD_OUTPUT,
             f"{_DRAWS} draws in a row proposed what the program has already",
-            hint="the search has settled here; begin again, or declare wider ranges",
+            hint="the search has converged here; begin again, or declare wider ranges",
         )
 
     def _go_on(self) -> None:

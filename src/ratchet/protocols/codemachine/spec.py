@@ -132,7 +132,7 @@ command:
 _CHECK = """\
 You decide whether the work so far is good enough, or whether steps have to be done again. The text below says how.
 It was written for CodeMachine: where it asks for the action `loop`, the verdict is FAIL; where it asks for `continue`,
-`complete` or `stop`, the verdict is PASS. Say what is missing, so that whoever does the steps again knows it.
+`complete` or `stop`, the verdict is PASS. Say what is missing, so that the next author of the steps knows it.
 """
 
 

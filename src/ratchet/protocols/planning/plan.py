@@ -78,7 +78,7 @@ PLAN_SCHEMA: Schema = {
         "plan_md": {"type": "string", "description": "the contract, as Markdown"},
         "context_md": {
             "type": "string",
-            "description": "what whoever carries out a step must know, as Markdown",
+            "description": "what the author of a step must know, as Markdown",
         },
         "log_md": {"type": "string", "description": "the beginning of the log, as Markdown"},
         "step_files": {"type": "array", "items": _STEP_FILE},

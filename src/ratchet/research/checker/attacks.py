@@ -307,7 +307,7 @@ class Assault:
         try:
             commit = await link_commit(self.bench)
         except WorkspaceError as error:
-            ended = TrialEnd(status=TrialStatus.DISQUALIFIED, reason=f"it cannot be handed in: {error}")
+            ended = TrialEnd(status=TrialStatus.DISQUALIFIED, reason=f"it cannot be submitted: {error}")
             return self._finding(tree.name, "disqualified", ended, [], watch)
         return await self._tried(tree, commit, "disqualified", watch)
 

@@ -180,7 +180,7 @@ def _sitting(bench: Bench, workspace: Workspace) -> SessionContext:
 
 
 async def _refuse_submission(_idea: Idea) -> Trial:
-    raise Misuse("a check hands in nothing")
+    raise Misuse("a check submits nothing")
 
 
 def _no_ledger() -> NoReturn:

@@ -61,7 +61,7 @@ def submit_trial(context: SessionContext) -> EngineTool:
     hypothesis = "one line of 10 to 300 characters: what you changed, and why it should help"
     return EngineTool(
         "submit_trial",
-        "Hand in your workspace as it is. It is committed, measured, and kept if it is better than the best. "
+        "Submit your workspace as it is. It is committed, measured, and kept if it is better than the best. "
         "This takes as long as a trial takes; the answer tells how it went.",
         form(
             {"hypothesis": text(hypothesis, longest=2000), "expected_delta": expected},

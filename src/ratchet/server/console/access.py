@@ -94,7 +94,11 @@ class Door:
             )
             return RedirectResponse(f"{ENTER}?next={quote(wanted)}", HTTPStatus.SEE_OTHER)
         return problem(
-            scope, 401, "Unauthorised", "nobody is known here by this name", hint=f"come in by {ENTER}"
+            scope,
+            401,
+            "Unauthorised",
+            "there is no session of the console by this cookie",
+            hint=f"sign in at {ENTER}",
         )
 
 
@@ -126,7 +130,7 @@ async def _act(request: Request) -> None:
     visit = request.state.visit
     if visit is None:
         raise ForeignForm(
-            "only somebody who came in by the console can act in it", hint="use the API instead"
+            "only a caller who signed in to the console can act in it", hint="use the API instead"
         )
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         raise ForeignForm("the form was sent by a page of another site")

@@ -352,7 +352,7 @@ def _addresses(bound: socket.socket, host: str) -> list[str]:
     address = ipaddress.ip_address(found.partition("%")[0])
     if address.is_unspecified:
         raise Misuse(
-            f"{host} is every address of this machine, so nobody can tell what requests may call it",
+            f"{host} is every address of this machine, so it is not known what requests may call it",
             hint="name one address or one name of this machine",
         )
     names = [

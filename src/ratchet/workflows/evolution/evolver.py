@@ -209,7 +209,7 @@ async def evolve_one(
                 return given_up(wish, tried, str(exceeded), exhausted=True)
             tell(job, f"{wish.tool}: judged")
             tried.append(settle(job, run, subject, repository, ended, engine.name))
-            tell(job, f"{wish.tool}: settled")
+            tell(job, f"{wish.tool}: recorded")
             passed = ended.verdict is not None and ended.verdict.passed
             # One that passed and was not taken met something that stands in the way of the next one too.
             if passed or (ended.failure is not None and Failure(ended.failure).is_hopeless):

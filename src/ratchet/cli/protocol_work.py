@@ -1,4 +1,4 @@
-"""Carrying a protocol or an onboarding in the foreground, and telling what it has come to."""
+"""Working on a protocol or an onboarding in the foreground, and reporting its progress."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def set_up(session: CliSession, here: Foreground, project_id: int) -> Project:
         run = None if project.setup_run_id is None else get_run(tx, project.setup_run_id)
     if run is None or run.status.stands:
         return project
-    ended = carry_setup(session, here, run.id, project.name)
+    ended = work_on_setup(session, here, run.id, project.name)
     if here.interrupted:
         raise KeyboardInterrupt
     if ended.status is not RunStatus.COMPLETED and not session.json:
@@ -249,7 +249,7 @@ def is_done(found: Overview) -> bool:
     return found["status"] == RunStatus.COMPLETED or by_hand
 
 
-def carry_protocol(
+def work_on_protocol(
     session: CliSession,
     here: Foreground,
     run_id: int,
@@ -282,7 +282,7 @@ def carry_protocol(
 Act = Callable[..., object]
 
 
-def carried(
+def foreground_command(
     operation: Operation[..., Any],
     *,
     check: Callable[[Runtime, int], None] | None = None,
@@ -314,7 +314,7 @@ def carried(
                 if said and not session.json and not (step and detach):
                     note(f"{said}.")
                 if not detach:
-                    return carry_protocol(
+                    return work_on_protocol(
                         session,
                         here,
                         protocol.run_id,
@@ -359,19 +359,19 @@ def _completed(found: Overview, step_id: int) -> bool:
     return all(each["status"] == "completed" for each in found["steps"] if each["id"] == step_id)
 
 
-def carry_setup(session: CliSession, here: Foreground, run_id: int, project: str) -> Run:
+def work_on_setup(session: CliSession, here: Foreground, run_id: int, project: str) -> Run:
     """Work until an onboarding has ended or is blocked."""
     with progress(here.ledger, run_id, f"setting up {project}", quiet=session.json) as hear:
-        return here.carry(run_id, hear, quiet=session.json)
+        return here.work_on(run_id, hear, quiet=session.json)
 
 
 def leave_to_workers(session: CliSession, ledger: Ledger, document: Mapping[str, Any], text: str) -> None:
     """Say that something is queued, and who will do it."""
     confirm(session, document, text)
-    tell_who_works(session, ledger)
+    note_workers(session, ledger)
 
 
-def tell_who_works(session: CliSession, ledger: Ledger, here: str = "") -> None:
+def note_workers(session: CliSession, ledger: Ledger, here: str = "") -> None:
     """Say so if nobody works on this ledger: what is queued would wait for ever. `here` tells how to do it here."""
     with ledger.read() as tx:
         working = anybody_works(tx)
