@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ratchet.ledger.bucket import Bucket
     from ratchet.ledger.transaction import Transaction
 
+PACK = "application/x-git-pack"
+"""What a commit adds to the repository of its run: no output, so it is not listed among them."""
+
 INLINE_BYTES = 64 * 1024
 """What is larger is a file."""
 _CHUNK = 1024 * 1024
@@ -321,6 +324,13 @@ def of_run(tx: Transaction, run_id: int) -> list[Artifact]:
     return _listed(tx, artifacts.c.run_id == run_id)
 
 
+def first_named(tx: Transaction, run_id: int, name: str) -> Artifact | None:
+    """The oldest artifact of a run by that name."""
+    query = sa.select(artifacts).where(artifacts.c.run_id == run_id, artifacts.c.name == name)
+    row = tx.connection.execute(query.order_by(artifacts.c.id).limit(1)).mappings().first()
+    return None if row is None else Artifact(**row)
+
+
 def latest(
     tx: Transaction,
     *,
@@ -332,7 +342,8 @@ def latest(
     """The newest artifacts of a run or an attempt, newest first, below the number `before`."""
     wanted = {"run_id": run_id, "attempt_id": attempt_id}
     query = sa.select(artifacts).where(
-        *(artifacts.c[name] == value for name, value in wanted.items() if value is not None)
+        artifacts.c.media_type != PACK,
+        *(artifacts.c[name] == value for name, value in wanted.items() if value is not None),
     )
     if before is not None:
         query = query.where(artifacts.c.id < before)

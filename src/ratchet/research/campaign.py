@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,8 +19,9 @@ from ratchet.engines.preflight import require_ready
 from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.tool_server import Way
 from ratchet.judges.scratch import in_thread
-from ratchet.kernel import Misuse, RatchetError, RunId
-from ratchet.ledger import Run, Transaction
+from ratchet.kernel import Misuse, NotFound, RatchetError, RunId
+from ratchet.ledger import Ledger, Run, Transaction
+from ratchet.ledger.artifacts import first_named
 from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import Standing, add_active, get_standing
 from ratchet.research.adapter import Specialist, TaskAdapter
@@ -30,10 +32,11 @@ from ratchet.research.novelty import Novelty
 from ratchet.research.sessions.author import RecipeAuthor
 from ratchet.research.shipped import shipped_directory
 from ratchet.research.strategy import GREEDY, Choice, Population, find_strategy, greedy
-from ratchet.research.tasks import pinned_task
+from ratchet.research.tasks import pinned_task, read_in_task, write_task
 from ratchet.runtime import GroupCommit, JobContext
 from ratchet.workspaces import Repository
 from ratchet.workspaces.directories import memory_directory
+from ratchet.workspaces.packs import fetch_commits
 
 # Less is not worth a statement.
 _LEAST_MS = 100
@@ -186,10 +189,33 @@ def task_directory(home: Path, task_hash: str) -> Path:
     return home / "research" / "tasks" / task_hash
 
 
-def task_of(home: Path, run: Run) -> TaskAdapter:
+_TASK, _DATA = "task.tar", "data.json"
+
+
+def task_of(ledger: Ledger, home: Path, run: Run) -> TaskAdapter:
     """The task as a run began with it. Raises `NotFound` when its copy is not here, `Misuse` for an imported run."""
     plan = ResearchPlan.of(run.spec)
-    return pinned_task(task_directory(home, plan.task_hash), plan.variant)
+    directory = task_directory(home, plan.task_hash)
+    try:
+        return pinned_task(directory, plan.variant)
+    except NotFound:
+        with ledger.read() as tx:
+            kept = first_named(tx, run.id, _TASK)
+        if kept is None:
+            raise
+    with ledger.artifacts.open(kept.sha256) as file:
+        read_in_task(directory, file)
+    return pinned_task(directory, plan.variant)
+
+
+def record_task(tx: Transaction, ledger: Ledger, home: Path, run_id: RunId, task_hash: str) -> None:
+    """Keep the pinned copy of a task for workers that do not share this disk, if there may be some."""
+    if ledger.artifacts.bucket is None:
+        return
+    with tempfile.TemporaryFile() as file:
+        write_task(task_directory(home, task_hash), file)
+        file.seek(0)
+        ledger.artifacts.put(tx, file, name=_TASK, media_type="application/x-tar", run_id=run_id, pinned=True)
 
 
 class SoFar(TypedDict):
@@ -224,6 +250,8 @@ class Campaign:
     draws: int = 0
     infra_in_a_row: int = 0
     clock: RunClock = field(default_factory=RunClock)
+    packs: dict[str, bytes] = field(default_factory=dict)
+    """What commits whose trials are not open yet add to the repository, if the run is not bound to this disk."""
     shared_prompts: dict[tuple[Way, bool], str] = field(default_factory=dict)
     """The prompt that every session starts with, once it was put together. The task is a copy that is never changed."""
 
@@ -257,6 +285,11 @@ class Campaign:
     @property
     def run_id(self) -> RunId:
         return self.run.id
+
+    @property
+    def travels(self) -> bool:
+        """Whether a worker that does not share this disk can take the run over."""
+        return self.job.ledger.artifacts.bucket is not None
 
     @property
     def parallel(self) -> int:
@@ -342,14 +375,16 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
     """
     plan = ResearchPlan.of(run.spec)
     home = job.runtime.home
-    task = pinned_task(task_directory(home, plan.task_hash), plan.variant)
+    task = await asyncio.to_thread(task_of, job.ledger, home, run)
     task.keep = replace(task.keep, policy=plan.keep_policy or task.keep.policy)
     engines = await _engines(job, run, plan, task, opener)
     specialists = _roster(plan, task, engines)
     path = research_directory(home, run.id) / "repo.git"
     repository = await asyncio.to_thread(_repository, path)
     try:
-        meter = await asyncio.to_thread(_meter, task, repository, home, plan.origin)
+        if job.ledger.artifacts.bucket is not None:
+            await asyncio.to_thread(fetch_commits, job.ledger, run.id, repository)
+        meter = await asyncio.to_thread(_meter, job, task, repository, plan.origin)
         yield Campaign(
             job=job,
             run=run,
@@ -365,12 +400,29 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
         await in_thread(repository.close)
 
 
-def _meter(task: TaskAdapter, repository: Repository, home: Path, origin: Path | None) -> TaskMeter:
-    meter = TaskMeter(task, repository, home, origin=origin)
-    meter.machine.hold_to(repository.path.with_name("data.json"))
+def _meter(job: JobContext, task: TaskAdapter, repository: Repository, origin: Path | None) -> TaskMeter:
+    meter = TaskMeter(task, repository, job.runtime.home, origin=origin)
+    record = repository.path.with_name(_DATA)
+    if job.ledger.artifacts.bucket is None:
+        meter.machine.hold_to(record)
+    else:
+        _hold_to_shared(job, meter, record)
     # Looked up once, and slowly.
     meter.environment_facts()
     return meter
+
+
+def _hold_to_shared(job: JobContext, meter: TaskMeter, record: Path) -> None:
+    """Hold the machine to the data that the run began with on whichever machine."""
+    store = job.ledger.artifacts
+    with job.ledger.read() as tx:
+        kept = first_named(tx, job.run_id, _DATA)
+    if kept is not None and not record.exists():
+        record.write_bytes(store.read(kept.sha256))
+    meter.machine.hold_to(record)
+    if kept is None and record.exists():
+        with job.write() as tx:
+            store.put(tx, record.read_bytes(), name=_DATA, run_id=job.run_id, pinned=True)
 
 
 def _repository(path: Path) -> Repository:

@@ -329,6 +329,9 @@ class Submissions:
             raise
         if not made.changed:
             raise Misuse("nothing was changed, so there is nothing to try", hint="edit the recipe first")
+        if self.campaign.travels:
+            base = self.turn.base.commit
+            self.campaign.packs[made.hash] = self.campaign.repository.pack(made.hash, known=[base])
         return made.hash
 
 

@@ -20,6 +20,7 @@ from ratchet.research.campaign import (
     Stops,
     check_name,
     open_specialist,
+    record_task,
     roster_of,
     task_directory,
     task_of,
@@ -73,7 +74,7 @@ def check_resumed(runtime: Runtime, run_id: int) -> None:
     if run.status not in (RunStatus.PAUSED, RunStatus.BLOCKED):
         return
     try:
-        task = task_of(runtime.home, run)
+        task = task_of(runtime.ledger, runtime.home, run)
     except NotFound:
         # Only the machine that works on it has the copy of its task.
         return
@@ -114,6 +115,7 @@ def start_research(
             spec=plan.spec(),
             simulated=wanted.simulated,
         )
+        record_task(tx, runtime.ledger, runtime.home, run_id, plan.task_hash)
         open_research(
             tx,
             run_id,

@@ -27,6 +27,7 @@ from ratchet.research.campaign import BEST, Campaign, SoFar
 from ratchet.research.decision import Champion, Decided, certificate, certificate_json, decide, run_level
 from ratchet.research.measurement.result import Measurement, Meter, Unmeasured
 from ratchet.workspaces import Repository
+from ratchet.workspaces.packs import record_commit
 
 
 class Proof(NamedTuple):
@@ -263,8 +264,13 @@ def open_named(tx: Transaction, campaign: Campaign, submission: Submission) -> T
 
 
 def name_commit(tx: Transaction, campaign: Campaign, trial: Trial) -> None:
-    assert trial.commit is not None
-    tx.add_file(campaign.repository.ref_file(f"refs/trials/{trial.exp_id}", trial.commit))
+    commit, ref = trial.commit, f"refs/trials/{trial.exp_id}"
+    assert commit is not None
+    tx.add_file(campaign.repository.ref_file(ref, commit))
+    if campaign.travels:
+        pack = campaign.packs.get(commit) or campaign.repository.pack(commit)
+        record_commit(tx, campaign.job.ledger, campaign.run_id, ref, commit, pack)
+        tx.after_commit(lambda: campaign.packs.pop(commit, None))
 
 
 def _candidate(campaign: Campaign, trial: Trial) -> Candidate:

@@ -79,7 +79,7 @@ async def remeasure(ledger: Ledger, home: Path, content: Mapping[str, Any], veri
         raise NotFound("trial of the certificate", str(content.get("commit"))[:40])
     with ledger.read() as tx:
         run = get_run(tx, verified.run)
-    plan, task = ResearchPlan.of(run.spec), task_of(home, run)
+    plan, task = ResearchPlan.of(run.spec), task_of(ledger, home, run)
     with Repository.open(research_directory(home, run.id) / "repo.git") as repository:
         meter = TaskMeter(task, repository, home, origin=plan.origin)
         if meter.hash != content.get("evaluator"):

@@ -9,14 +9,14 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
-from ratchet.ledger.files import NewFile
+from ratchet.ledger.files import NewFile, sync_file_system
 from ratchet.observe.logs import logger
 from ratchet.workspaces.directories import Claim, remove_tree
 from ratchet.workspaces.errors import (
@@ -198,6 +198,24 @@ def _text(path: bytes) -> str:
     return path.decode(errors="surrogateescape")
 
 
+_AT_ONCE = ("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch")
+# "PACK", the version, the number of objects.
+_PACK_HEADER = 12
+
+
+def _join(packs: Iterable[bytes], algorithm: str) -> bytes | None:
+    """One pack with all that packs hold: an entry names others by hash, or by how far before it they are."""
+    tail = hashlib.new(algorithm).digest_size
+    count, bodies = 0, []
+    for pack in packs:
+        count += int.from_bytes(pack[8:_PACK_HEADER])
+        bodies.append(pack[_PACK_HEADER:-tail])
+    if not count:
+        return None
+    joined = b"".join((b"PACK", (2).to_bytes(4), count.to_bytes(4), *bodies))
+    return joined + hashlib.new(algorithm, joined).digest()
+
+
 _log = logger(__name__)
 # What a session has no business to move. Remote branches are not among them: a person may fetch at any time.
 GUARDED = ("refs/heads/", "refs/tags/", "refs/ratchet/")
@@ -292,6 +310,29 @@ class Repository:
         if ref.startswith(GUARDED):
             raise Misuse(f"{ref} moves only from where it is known to be", hint="advance it")
         return self._refs.file(ref, commit, self._objects.temporary(self._mark))
+
+    def pack(self, commit: str, *, known: Sequence[str] = ()) -> bytes:
+        """A git pack of what the history of a commit holds beside that of `known` commits."""
+        asked = "".join(f"{each}\n" for each in (commit, *(f"^{other}" for other in known)))
+        return self._git.run("pack-objects", "--revs", "--thin", "--stdout", "-q", input=asked.encode())
+
+    def unpack(self, packs: Iterable[bytes]) -> None:
+        """Take what packs hold, whose commits build upon what is here or in another of them.
+
+        They are on disk then. One that fails may leave commits without their files: only refs say what is here.
+        """
+        joined = _join(packs, self._found.algorithm)
+        if joined is not None:
+            # As single objects, like those that are committed here: an index of a pack fails where an object comes
+            # twice and others are built upon it. One wait for the disk instead of one for each.
+            self._git.run(*_AT_ONCE, "unpack-objects", "-q", input=joined)
+
+    def put_refs(self, refs: Mapping[str, str]) -> None:
+        """Have refs name these commits, whatever they named before. They are on disk then."""
+        if refs:
+            asked = "".join(f"update {name} {commit}\n" for name, commit in refs.items()).encode()
+            self._git.run("-c", "core.fsync=none", "update-ref", "--stdin", input=asked)
+            sync_file_system(self._git.directory)
 
     def restore(self, moved: Mapping[str, tuple[str | None, str | None]]) -> None:
         """Put back refs that a session moved, as told by `RefsMoved.moved`."""

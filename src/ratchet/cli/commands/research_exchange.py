@@ -22,7 +22,7 @@ from ratchet.runtime import open_ledger
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
-    from ratchet.ledger import Run
+    from ratchet.ledger import Ledger, Run
     from ratchet.research.adapter import TaskAdapter
 
 # As many remarks as a person reads; a program gets all of them.
@@ -90,18 +90,18 @@ def export(session: CliSession, wanted: str, directory: Path, force: bool) -> No
     with existing_ledger(session) as ledger:
         with ledger.read() as tx:
             run = get_run(tx, find_research(tx, wanted))
-        task = _task(session, run)
+        task = _task(session, ledger, run)
         count = export_run(ledger, run.id, directory, task=task, overwrite=force)
     document = {"run": run.id, "path": str(directory), "trials": count}
     confirm(session, document, f"{count} trials of run {run.id} are written to {directory}.")
 
 
-def _task(session: CliSession, run: Run) -> TaskAdapter | None:
+def _task(session: CliSession, ledger: Ledger, run: Run) -> TaskAdapter | None:
     """The task of a run of our own: it tells the columns. Rows that outlived their task are still worth writing."""
     if "imported" in run.spec:
         return None
     try:
-        return task_of(session.load().home, run)
+        return task_of(ledger, session.load().home, run)
     except RatchetError as error:
         note(f"Without its task, the columns are what was measured at the baseline: {error}")
         return None

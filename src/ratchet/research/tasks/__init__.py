@@ -12,9 +12,11 @@ if TYPE_CHECKING:
         installed_tasks,
         pin_task,
         pinned_task,
+        read_in_task,
         scaffold,
         task_hash,
         task_names,
+        write_task,
     )
     from ratchet.research.tasks.folder import initial_files
     from ratchet.research.tasks.reader import read_task

@@ -12,11 +12,13 @@ import json
 import os
 import secrets
 import shutil
+import tarfile
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import BinaryIO
 
 from ratchet.config.sources import most_like
 from ratchet.judges.reports import BadReport, strict_json
@@ -273,6 +275,41 @@ def pinned_task(directory: Path, variant: str | None = None) -> TaskAdapter:
     task = installed_task(name, variant, root=root) if name else read_task(root, variant)
     task.sha256 = pin.sha256
     return task
+
+
+def write_task(directory: Path, out: BinaryIO) -> None:
+    """Write the copy in `directory` as one file, the same for the same task."""
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, place, mode in (
+            (directory / _RECORD, _RECORD, 0o644),
+            *(
+                (each.path, f"{_COPY}/{each.place}", 0o755 if each.executable else 0o644)
+                for each in plain_files(directory / _COPY, FolderLimits())
+            ),
+        ):
+            entry = tarfile.TarInfo(place)
+            entry.size, entry.mode = path.stat().st_size, mode
+            with open_plain(path) as file:
+                archive.addfile(entry, file)
+
+
+def read_in_task(directory: Path, source: BinaryIO) -> None:
+    """Put a copy into `directory` that `write_task` wrote elsewhere. One that is there already stays."""
+    from ratchet.ledger.files import sync_file_system  # as above
+
+    with _writing(directory), _locked(directory):
+        if (directory / _COPY).exists():
+            return
+        unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
+        try:
+            with tarfile.open(fileobj=source, mode="r:") as archive:
+                archive.extractall(unfinished, filter="data")
+            sync_file_system(directory)
+            (unfinished / _RECORD).replace(directory / _RECORD)
+            (unfinished / _COPY).rename(directory / _COPY)
+            sync_file_system(directory)
+        finally:
+            remove_tree(unfinished)
 
 
 def _hash(root: Path, entry_point: str, *, without: Set[str] = frozenset()) -> str:
