@@ -110,6 +110,9 @@ def test_strategies_are_compared_for_nothing_and_always_with_the_plain_baselines
         (("--landscape", "hill", "--recorded", "1"), "name one TASK"),
         (("--landscape", "moon"), "there are hill, rugged"),
         (("--landscape", "hill", "--strategies", "clever"), "there are greedy, islands"),
+        (("--landscape", "hill", "--noise", "nan"), "nan is not a number from 0"),
+        (("--landscape", "hill", "--engine", "search"), "for real runs on a TASK"),
+        (("circle_packing", "--noise", "0.1"), "for simulated ones"),
     ],
 )
 def test_a_comparison_that_cannot_be_meant_says_what_can(

@@ -14,7 +14,7 @@ from ratchet.engines import Capabilities, Engine, Failure, Readiness, Request, S
 from ratchet.kernel import Outcome, RunStatus, TrialStatus, Usage
 from ratchet.ledger import Ledger
 from ratchet.ledger.events import EventFilter, latest
-from ratchet.ledger.research import list_lessons
+from ratchet.ledger.research import list_lessons, list_specialists
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import get_trial
@@ -167,18 +167,45 @@ def test_a_session_of_several_trials_writes_each_commit_once(
         assert len(latest_trials(tx, run_id)) == 4
 
 
-@pytest.mark.soak
-def test_an_agent_that_changes_the_evaluator_or_anything_else_is_disqualified(
-    loaded: Loaded, ledger: Ledger, hill: Path
-) -> None:
-    from tests.engines.fixed import FixedEngine
+class Untidy:
+    """An engine that leaves another file beside its change of the recipe, and in its last session none."""
 
-    engine = FixedEngine({"evaluator/evaluate.py": "def score(given):\n    return {'height': 99}\n"})
-    run_id = carry(loaded, ledger, engine, ResearchRequest(task=str(hill), trials=1))
+    name = "untidy"
+    capabilities = Capabilities(edits_files=True)
+
+    def __init__(self) -> None:
+        self._left = ["notes.txt", "sitecustomize.py", "evaluator/evaluate.py"]
+
+    async def propose(self, request: Request) -> Session:
+        assert request.workspace is not None
+        recipe = request.workspace / "recipe.py"
+        recipe.write_text(recipe.read_text().replace("X = 0.9", "X = 0.4"))
+        if self._left:
+            stray = request.workspace / self._left.pop(0)
+            stray.parent.mkdir(exist_ok=True)
+            stray.write_text("def score(given):\n    return {'height': 99}\n")
+        return Session(self.name, text="HYPOTHESIS: a lower x should be higher")
+
+    async def check(self) -> Readiness:
+        return Readiness(True, "always")
+
+
+def test_an_agent_that_leaves_anything_else_hands_in_nothing_and_is_charged_no_trial(
+    url: str, loaded: Loaded, ledger: Ledger, hill: Path
+) -> None:
+    loaded = load(
+        loaded.home, url, **{"research.backoff_seconds": 0.01, "research.backoff_cap_seconds": 0.02}
+    )
+    run_id = carry(loaded, ledger, Untidy(), ResearchRequest(task=str(hill), trials=1, parallel=1))
     with ledger.read() as tx:
-        trial = get_trial(tx, run_id, 1)
-    assert trial.status is TrialStatus.DISQUALIFIED
-    assert "evaluator/evaluate.py" in (trial.reason or "")
+        rows = latest_trials(tx, run_id)
+        [specialist] = list_specialists(tx, run_id)
+        pauses = latest(tx.connection, where=EventFilter(type="research.pause"))
+    assert [(row.number, row.status) for row in rows] == [(1, TrialStatus.KEEP), (0, TrialStatus.BASELINE)]
+    assert specialist.sessions == 4
+    said = " ".join(each.message or "" for each in pauses)
+    for stray in ("notes.txt", "sitecustomize.py", "evaluator/evaluate.py"):
+        assert f"files that no candidate may have: {stray} is no part of the recipe" in said
 
 
 class Talker:

@@ -100,6 +100,18 @@ def test_a_recorded_run_is_simulated_with_what_its_model_did_there() -> None:
     assert found.arms[0].bands[40].median < 5
 
 
+def test_nothing_gets_beyond_the_best_that_the_recorded_run_saw() -> None:
+    """An error of 0.04 is not made negative by a model that once took 0.1 off a larger one."""
+    scores = [0.23, 0.14, 0.07, 0.04, *(0.04 + 0.01 * number for number in range(20))]
+    rows = [
+        TrialOrigin(at, min(3, at - 1) if at else None, "s", TrialStatus.DISCARD, score, None, None, at)
+        for at, score in enumerate(scores)
+    ]
+    landscape = RecordedLandscape(rows, Direction.MIN)
+    found = compare_simulated("run 1", landscape, ["greedy"], trials=100, seeds=5, direction=Direction.MIN)
+    assert min(arm.bands[100].low for arm in found.arms) == 0.04
+
+
 def test_a_run_that_is_too_short_to_tell_is_refused() -> None:
     with pytest.raises(Misuse, match="20 are needed"):
         RecordedLandscape(recorded(10), Direction.MIN)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.kernel import NotFound, RunStatus, TrialStatus
+from ratchet.kernel import Misuse, NotFound, RunStatus, TrialStatus
 from ratchet.ledger import Ledger
 from ratchet.ledger.trial_pages import kept_trials
 from ratchet.ledger.trials import Trial
@@ -72,10 +72,52 @@ def test_a_certificate_is_signed_bound_to_its_row_and_holds_when_it_is_measured_
     assert evidence_of(ledger, trial)["certificate_problems"] == []
 
 
+def test_a_forged_certificate_is_answered_with_what_is_wrong_and_not_measured_again(
+    runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
+) -> None:
+    run_id = start(runtime, hill, trials=8)
+    assert ended(ledger, run_id) is RunStatus.COMPLETED
+    content = dict(find_certificate(ledger, f"{run_id}/{kept(ledger, run_id).exp_id}"))
+    forgeries: list[tuple[dict[str, Any], str]] = [
+        ({"champion": 3}, "cannot be read: champion: Input should be an object"),
+        ({"rule": {**content["rule"], "alpha": 0.9}}, "alpha must lie between"),
+        ({"run": {**content["run"], "keeps": -99, "planned": -3}}, "run.planned: Input should be greater"),
+        (
+            {"run": {**content["run"], "keeps": 10**400, "planned": 10**400}},
+            "run.keeps: Input should be less",
+        ),
+        ({"commit": "--output=file"}, "was measured, not --output=file"),
+    ]
+    for change, reason in forgeries:
+        forged = resealed(content, CertificateKey(runtime.home), **change)
+        found = verify_certificate(ledger, runtime.home, forged)
+        assert any(reason in each for each in found.problems), found.problems
+        assert asyncio.run(remeasure(ledger, runtime.home, forged, found)) == found
+
+
+@pytest.mark.parametrize("numbers", [(10**30, 1), (1, 10**30), (1, -1)])
+def test_a_certificate_of_numbers_that_no_row_can_have_is_of_no_trial(
+    ledger: Ledger, tmp_path: Path, numbers: tuple[int, int]
+) -> None:
+    run_id, trial = numbers
+    found = verify_certificate(ledger, tmp_path, {"run": {"id": run_id}, "trial": trial})
+    assert "this home has no such trial" in found.problems
+
+
+@pytest.mark.parametrize("content", [b"[1,2", b"\xff\xfe\x00", b"[" * 100_000], ids=["cut", "bytes", "deep"])
+def test_a_file_that_is_no_json_is_no_certificate(ledger: Ledger, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "certificate.json").write_bytes(content)
+    with pytest.raises(Misuse, match=r"certificate\.json is no certificate"):
+        find_certificate(ledger, str(tmp_path / "certificate.json"))
+
+
 def test_a_certificate_is_found_by_its_file(ledger: Ledger, tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text(json.dumps({"format": "none"}))
     found = find_certificate(ledger, str(tmp_path / "certificate.json"))
     assert verify_certificate(ledger, tmp_path, found).problems
+    # As a trial is shown.
+    (tmp_path / "trial.json").write_text(json.dumps({"exp_id": "001", "certificate_content": found}))
+    assert find_certificate(ledger, str(tmp_path / "trial.json")) == found
     with pytest.raises(NotFound):
         find_certificate(ledger, "nothing.json")
 

@@ -40,7 +40,7 @@ from ratchet.research.sessions import (
     user_prompt,
 )
 from ratchet.research.sessions.author import PROPOSALS, RecipeProposal, write_texts
-from ratchet.research.sessions.context import HookCalls
+from ratchet.research.sessions.context import HookCalls, check_strays
 from ratchet.research.trial import finish_trial, nothing_else, open_named
 from ratchet.workspaces import RefsMoved, Workspace, WorkspaceError, WorkspaceKind
 from ratchet.workspaces.directories import remove_tree
@@ -244,10 +244,16 @@ class Submissions:
         return trial
 
     async def prepare(self, idea: Idea, *, proposal: Any = None) -> Submission:
-        """A commit of the workspace with what is said about it. Raises `Misuse` when nothing was changed."""
+        """A commit of the workspace with what is said about it.
+
+        Raises `Misuse` when nothing was changed, or more than a candidate may have.
+        """
         specialist = self.turn.specialist
         engine = self.campaign.engine(specialist)
         learns = engine.capabilities.learns_scores
+        if not learns:
+            # A search writes what it was given and nothing else.
+            await asyncio.to_thread(check_strays, self.campaign.task, self.workspace)
         origin = {} if learns else await asyncio.to_thread(self._origin, idea)
         commit = await asyncio.to_thread(self._commit, idea.hypothesis)
         return Submission(

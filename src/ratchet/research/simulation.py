@@ -94,11 +94,16 @@ LANDSCAPES: Mapping[str, Landscape] = {
     "flat": Synthetic(_flat),
 }
 
-_LIKE = 20
+# Trials of a recorded run that tell enough; of how many programs about as good one is drawn, at least and at most.
+_TOLD = 20
+_LEAST_LIKE, _MOST_LIKE = 5, 20
 
 
 class RecordedLandscape:
-    """What the model of a recorded run made of programs about as good: the gain or the crash of one of its trials."""
+    """What the model of a recorded run made of programs about as good: the gain or the crash of one of its trials.
+
+    What lies beyond the best of that run nobody has seen, so nothing gets beyond it.
+    """
 
     def __init__(self, rows: Sequence[TrialOrigin], direction: Direction) -> None:
         worths = {
@@ -108,27 +113,26 @@ class RecordedLandscape:
         }
         if 0 not in worths:
             raise Misuse("the run has no baseline with a score, so nothing can begin from it")
-        self._baseline = worths[0]
+        self._baseline, self._best = worths[0], max(worths.values())
         self._made = sorted(
-            (worths[row.parent], worths.get(row.number))
-            if row.number in worths
-            else (worths[row.parent], -math.inf)
+            (worths[row.parent], worths.get(row.number, -math.inf))
             for row in rows
             if row.parent in worths and row.status is not None and row.status.tried
         )
-        if len(self._made) < _LIKE:
+        if len(self._made) < _TOLD:
             raise Misuse(
-                f"the run has {len(self._made)} trials that tell what its model does; {_LIKE} are needed",
+                f"the run has {len(self._made)} trials that tell what its model does; {_TOLD} are needed",
                 hint="choose a longer run, or a landscape",
             )
+        self._like = min(max(_LEAST_LIKE, len(self._made) // 4), _MOST_LIKE)
 
     def begin(self) -> Point:
         return (self._baseline,)
 
     def propose(self, parent: Point, beside: Sequence[Point], chance: Random) -> Point | None:
-        like = sorted(self._made, key=lambda made: abs(made[0] - parent[0]))[:_LIKE]
+        like = sorted(self._made, key=lambda made: abs(made[0] - parent[0]))[: self._like]
         before, after = chance.choice(like)
-        return None if after is None or after == -math.inf else (parent[0] + after - before,)
+        return None if after == -math.inf else (min(self._best, parent[0] + after - before),)
 
     def worth(self, point: Point) -> float:
         return point[0]

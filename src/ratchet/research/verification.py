@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import NotFound, exp_id
+from ratchet.kernel import Misuse, NotFound, exp_id
 from ratchet.ledger import Ledger
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trials import Trial, get_trial
@@ -74,9 +74,14 @@ def verify_certificate(ledger: Ledger, home: Path, content: Mapping[str, Any]) -
 
 
 async def remeasure(ledger: Ledger, home: Path, content: Mapping[str, Any], verified: Verified) -> Verified:
-    """Measure both commits again, with seeds of their own, by the evaluator of the run. Raises `NotFound`."""
+    """Measure both commits again, with seeds of their own, by the evaluator of the run. Raises `NotFound`.
+
+    What contradicts itself claims nothing that could be measured: that stays as it was verified.
+    """
     if verified.run is None:
         raise NotFound("trial of the certificate", str(content.get("commit"))[:40])
+    if check_certificate(content):
+        return verified
     with ledger.read() as tx:
         run = get_run(tx, verified.run)
     plan, task = ResearchPlan.of(run.spec), task_of(ledger, home, run)
@@ -123,11 +128,12 @@ def _row(ledger: Ledger, content: Mapping[str, Any]) -> Trial | None:
     run_id = run.get("id") if isinstance(run, Mapping) else None
     if not isinstance(run_id, int) or not isinstance(number, int):
         return None
-    with ledger.read() as tx:
-        try:
+    try:
+        with ledger.read() as tx:
             return get_trial(tx, run_id, number)
-        except NotFound:
-            return None
+    except (NotFound, Misuse):
+        # A number that no row can have is not this home's either.
+        return None
 
 
 def _number(content: Mapping[str, Any]) -> float | None:
@@ -136,14 +142,25 @@ def _number(content: Mapping[str, Any]) -> float | None:
 
 
 def find_certificate(ledger: Ledger, named: str) -> Mapping[str, Any]:
-    """The certificate in a file, or of a trial that is named as RUN/TRIAL. Raises `NotFound`."""
+    """The certificate in a file, or of a trial that is named as RUN/TRIAL. Raises `NotFound` and `Misuse`.
+
+    The file may also be a trial as `ratchet research trial --json` shows it.
+    """
     from ratchet.ledger.research import find_research
     from ratchet.research.sessions.inputs import trial_number
 
     path = Path(named)
     if path.is_file():
-        found = json.loads(path.read_bytes())
-        return found if isinstance(found, dict) else {}
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise Misuse(
+                f"{named} is no certificate: {error}",
+                hint="`ratchet research trial RUN TRIAL --json` has that of a trial",
+            ) from error
+        whole = found if isinstance(found, dict) else {}
+        shown = whole.get("certificate_content")
+        return shown if isinstance(shown, dict) else whole
     run, _, trial = named.rpartition("/")
     if not run:
         raise NotFound("certificate", named)

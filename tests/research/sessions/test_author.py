@@ -75,6 +75,7 @@ def test_many_files_are_changed_at_once_and_new_ones_made() -> None:
         (WHOLE.removesuffix("```\n"), "never closed"),
         (EDIT.replace("64", "63"), "are not in recipe.py"),
         (EDIT.replace("WIDTH = 64", "    return"), "are not in recipe.py"),
+        (EDIT.replace("WIDTH = 64", "WIDTH = 6"), "must be there as a whole, such as 'WIDTH = 64'"),
         (EDIT.replace("128", "64"), "changes nothing"),
         ("<<<<<<< SEARCH\n\n=======\nx = 1\n>>>>>>> REPLACE", "no line to search for"),
     ],

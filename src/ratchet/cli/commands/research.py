@@ -330,7 +330,9 @@ def _print_trial(shown: dict[str, Any]) -> None:
     examples=["ratchet research verify 3/075", "ratchet research verify certificate.json --remeasure"],
     see=["research trial"],
 )
-@click.argument("certificate", metavar="CERT", help="A file with a certificate, or RUN/TRIAL, such as 3/075.")
+@click.argument(
+    "certificate", metavar="CERT", help="A file with a certificate or a trial, or RUN/TRIAL, such as 3/075."
+)
 @click.option("--remeasure", "again", is_flag=True, help="Measure both commits again, with fresh seeds.")
 def verify(session: CliSession, certificate: str, again: bool) -> None:
     """Check the certificate of a kept trial: its decision, its signature, its row in the ledger.

@@ -12,6 +12,7 @@ import click
 
 from ratchet.cli.command import command
 from ratchet.cli.output import confirm, note, print_document, show_list
+from ratchet.cli.params import Amount
 from ratchet.cli.session import configure_logs
 from ratchet.cli.words import one_line
 from ratchet.kernel import Direction, Misuse
@@ -169,7 +170,7 @@ def _named(folder: Path) -> str:
 )
 @click.option(
     "--noise",
-    type=click.FloatRange(0, max_open=False),
+    type=Amount(zero=True),
     default=0.0,
     show_default=True,
     help="The spread of simulated scores.",
@@ -203,6 +204,12 @@ def compare(
         raise Misuse(
             "there are three ways to compare strategies",
             hint=f"name one TASK, or --landscape {'|'.join(simulation.LANDSCAPES)}, or --recorded RUN",
+        )
+    real = engine is not None or model is not None or parallel is not None
+    if (task is None and real) or (task is not None and noise):
+        raise Misuse(
+            "--engine, --model and --parallel are for real runs on a TASK, and --noise is for simulated ones",
+            hint="leave out what is for the other way",
         )
     arms = simulation.with_baselines([each.strip() for each in strategies.split(",") if each.strip()])
     if task is not None:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ratchet.judges.comparison import average
 from ratchet.judges.reports import finite
@@ -220,7 +220,7 @@ class _Stored:
 class StoredCertificate:
     """The parts of a certificate that a decision is made of."""
 
-    trial: int
+    trial: Annotated[int, Field(ge=0, lt=2**63)]
     commit: str
     parent: str
     diff_sha256: str
@@ -241,8 +241,8 @@ class StoredCertificate:
 class _RunSoFar:
     """What the level of a decision follows from."""
 
-    keeps: int
-    planned: int | None
+    keeps: Annotated[int, Field(ge=0, lt=2**63)]
+    planned: Annotated[int, Field(ge=1, lt=2**63)] | None
     id: int | None = None
 
 
@@ -267,6 +267,9 @@ def check_certificate(content: Mapping[str, Any]) -> list[str]:
         return [f"the format is {content.get('format')!r}, not {SIGNED_FORMAT!r}"]
     try:
         read = read_certificate(content)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return [f"it cannot be read: {'; '.join(wrong)}"]
     except (TypeError, ValueError, RecursionError, Misuse) as error:
         return [f"it cannot be read: {error}"]
     return [*_check_facts(content, read), *_check_ruling(content, read)]

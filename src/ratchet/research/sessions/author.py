@@ -7,6 +7,7 @@ what does not fit at all goes back to the model once, with the reason.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import os
 import re
 import textwrap
@@ -213,7 +214,9 @@ def _replaced(edit: RecipeEdit, text: str | None) -> str:
             new = edit.new.split("\n") if edit.new else []
             fitted = new if like is not str.strip else _indented(new, wanted, found)
             return "\n".join([*lines[: places[0]], *fitted, *lines[places[0] + len(wanted) :]])
-    raise UnusableAnswer(f"the lines {textwrap.shorten(edit.old, 200)!r} are not in {edit.path}")
+    nearest = difflib.get_close_matches(next(filter(str.strip, wanted)), lines, n=1)
+    instead = f"; a line must be there as a whole, such as {nearest[0].strip()[:200]!r}" if nearest else ""
+    raise UnusableAnswer(f"the lines {textwrap.shorten(edit.old, 200)!r} are not in {edit.path}{instead}")
 
 
 def _places(lines: list[str], wanted: list[str], like: object) -> list[int]:

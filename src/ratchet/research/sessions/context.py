@@ -34,6 +34,25 @@ _TEXT = 300
 _STRAYS = 20
 
 
+def strays_in(task: TaskAdapter, workspace: Workspace) -> list[str]:
+    """The files in a workspace that no candidate may have, each with the reason; the first of them, if many."""
+
+    def read(path: str) -> bytes:
+        with open_plain(workspace.path / path) as file:
+            return file.read()
+
+    return CandidateFiles(task).strays(workspace.changes(), read)[:_STRAYS]
+
+
+def check_strays(task: TaskAdapter, workspace: Workspace) -> None:
+    """Raises `Misuse` for a workspace that could only be disqualified."""
+    if strays := strays_in(task, workspace):
+        raise Misuse(
+            f"the workspace has files that no candidate may have: {'; '.join(strays)}",
+            hint="remove them or put them back as they were, then submit again; no trial was charged",
+        )
+
+
 def form(required: Mapping[str, Form] | None = None, optional: Mapping[str, Form] | None = None) -> Form:
     """The schema of an object with these members and no others."""
     return {
@@ -277,15 +296,6 @@ class SessionContext:
         await asyncio.to_thread(self.workspace.rebase, snapshot.commit)
         self.parent, self._torn = snapshot.trial.number, False
 
-    def strays(self) -> list[str]:
-        """The files in the workspace that no candidate may have, each with the reason; the first of them, if many."""
-
-        def read(path: str) -> bytes:
-            with open_plain(self.workspace.path / path) as file:
-                return file.read()
-
-        return CandidateFiles(self.task).strays(self.workspace.changes(), read)[:_STRAYS]
-
     async def hand_in(self, idea: Idea) -> Trial:
         """Make a trial of the workspace. It continues when the model hangs up, since it has its number by then.
 
@@ -300,11 +310,7 @@ class SessionContext:
             most = self.task.trials_per_session
             why = self._closed or f"this session may make {most} trial{'s' if most > 1 else ''}, and has"
             raise Conflict(why, hint="end the session with a short summary")
-        if strays := await asyncio.to_thread(self.strays):
-            raise Misuse(
-                f"your workspace has files that no candidate may have: {'; '.join(strays)}",
-                hint="remove them or put them back as they were, then submit again; no trial was charged",
-            )
+        await asyncio.to_thread(check_strays, self.task, self.workspace)
         self._check_idle()
         self._trying = asyncio.create_task(self._make(idea))
         return await asyncio.shield(self._trying)

@@ -29,6 +29,7 @@ from ratchet.research.sessions.context import (
     form,
     page,
     row,
+    strays_in,
     text,
     tool_answer,
 )
@@ -380,7 +381,7 @@ def syntax_check(context: SessionContext) -> EngineTool:
     async def use(_given: Mapping[str, Any]) -> str:
         files = await _python_files(context)
         errors = await asyncio.to_thread(_errors, files)
-        strays = await asyncio.to_thread(context.strays)
+        strays = await asyncio.to_thread(strays_in, context.task, context.workspace)
         answer: dict[str, Any] = {"ok": not (errors or strays), "files_checked": len(files), "errors": errors}
         if strays:
             answer["strays"] = strays
