@@ -39,11 +39,11 @@ class Branch(NamedTuple):
 CATALOGUE: Mapping[str, Leaf | Branch] = {
     "init": Leaf("Make a home with its settings and ledger.", "init:init"),
     "setup": Leaf("Find keys, logins and models here, and choose who works and reviews.", "setup:setup"),
-    "demo": Leaf("Watch Ratchet work, in less than a minute.", "demo:demo"),
+    "demo": Leaf("Watch Ratchet work, in less than a minute.", "init:demo"),
     "chat": Leaf("Say what you want: it is planned, shown and run.", "chat:chat"),
     "serve": Leaf("Serve the HTTP API and the console, with a worker beside them.", "serve:serve"),
     "console": Leaf("Print a link into the console of the server that works on this home.", "serve:console"),
-    "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "mcp:mcp"),
+    "mcp": Leaf("Serve Ratchet to coding agents as an MCP server.", "serve:mcp"),
     "worker": Leaf("Run jobs until stopped.", "serve:worker"),
     "doctor": Leaf("Check this machine and the ledger, and say how to fix them.", "doctor:doctor"),
     "usage": Leaf("Show what engines used and what it cost, by engine and model and by run.", "runs:usage"),

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.config.database_url import DatabaseUrl
     from ratchet.config.file import write_initial
     from ratchet.config.keys import (
         Artifacts,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         Tracing,
     )
     from ratchet.config.load import Loaded, Origin, load_settings
+    from ratchet.config.redaction import DatabaseUrl
     from ratchet.config.settings import Settings
 else:
     __getattr__ = on_demand(__name__)

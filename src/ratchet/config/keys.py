@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.engine_settings import Claude, Codex, CommandSettings, Llm
+from ratchet.config.redaction import DatabaseUrl
 from ratchet.config.section import Count, Dollars, Port, Real, Seconds, Section, Words
 from ratchet.config.workflow_settings import Agents, MemorySettings, Projects, Protocols, Tools, Workflows
 from ratchet.kernel import BudgetPolicy, is_name

@@ -15,8 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.config.database_url import DatabaseUrl
-from ratchet.config.redaction import MASK, mask_text
+from ratchet.config.redaction import MASK, DatabaseUrl, mask_text
 from ratchet.config.settings import Settings
 from ratchet.config.sources import (
     DATABASE_URL,

@@ -12,9 +12,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ratchet.config.database_url import DatabaseUrl
 from ratchet.config.keys import Keys
-from ratchet.config.redaction import MASK, mask_text
+from ratchet.config.redaction import MASK, DatabaseUrl, mask_text
 from ratchet.config.settings import Settings
 from ratchet.config.sources import DATABASE_URL, Given, Key, dotted, most_like, nest, variable
 from ratchet.kernel import ConfigError

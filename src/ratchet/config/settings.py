@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ratchet.config.database_url import DatabaseUrl
+from ratchet.config.redaction import DatabaseUrl
 
 if TYPE_CHECKING:
     from ratchet.config.keys import Keys

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.memory.embedders import SharedWords, WordLlama
+    from ratchet.memory.embedders import (
+        FILE_NAME,
+        SharedWords,
+        WordLlama,
+        best_embedder,
+        open_memory,
+        reembed,
+        search_advice,
+    )
     from ratchet.memory.memory import (
         Embedder,
         FoundEntry,
@@ -19,6 +27,5 @@ if TYPE_CHECKING:
         Where,
         WrongEmbedder,
     )
-    from ratchet.memory.store import FILE_NAME, best_embedder, open_memory, reembed, search_advice
 else:
     __getattr__ = on_demand(__name__)

@@ -17,7 +17,7 @@ import pytest
 from claude_agent_sdk import __file__ as claude_package
 from mcp import Client
 
-from ratchet.cli.commands.mcp import mcp
+from ratchet.cli.commands.serve import mcp
 from ratchet.server.mcp.face import ACTING
 from ratchet.server.mcp.server import PATH
 from ratchet.server.mcp.tool import Declared

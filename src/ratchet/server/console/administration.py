@@ -23,7 +23,7 @@ from ratchet.runtime import Job, JobStatus, configured_budgets, list_processes
 from ratchet.runtime.operations import jobs as of_jobs
 from ratchet.runtime.operations import schedules as of_schedules
 from ratchet.runtime.processes import is_silent
-from ratchet.server.console.buttons import add_buttons
+from ratchet.server.console.forms import add_buttons
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, IdFilter, Paging, TextFilter
 from ratchet.server.operation import shown

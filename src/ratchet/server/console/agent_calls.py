@@ -16,9 +16,15 @@ from ratchet.agents.operations import AgentReply
 from ratchet.operations import Window
 from ratchet.server.console.access import Acting
 from ratchet.server.console.agents import AgentName
-from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.formats import clean, cut, cut_text
-from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
+from ratchet.server.console.forms import (
+    MORE,
+    add_buttons,
+    fields_of_schema,
+    given_texts,
+    read_values,
+    takes_more,
+)
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Paging, TextFilter
 from ratchet.server.operation import shown

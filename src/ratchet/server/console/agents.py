@@ -24,9 +24,9 @@ from ratchet.operations import Listing, NameWindow
 from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
 from ratchet.server.console.access import ROOT, Acting
-from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_versions
 from ratchet.server.console.formats import clean, cut
+from ratchet.server.console.forms import add_buttons, run_controls
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, IdFilter, Limit, Pager, Paging, Text, TextFilter
 from ratchet.server.operation import shown

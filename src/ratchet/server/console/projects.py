@@ -36,8 +36,8 @@ from ratchet.projects.setup import written
 from ratchet.projects.stages import onboarding_view
 from ratchet.protocols.views import protocol_record
 from ratchet.server.console.access import ROOT, Acting
-from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.formats import spent
+from ratchet.server.console.forms import add_buttons
 from ratchet.server.console.page import Page
 from ratchet.server.fields import Id, Paging
 from ratchet.server.operation import shown as show_shape

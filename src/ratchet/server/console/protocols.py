@@ -39,9 +39,9 @@ from ratchet.protocols.step_operations import spec as show_spec
 from ratchet.protocols.views import attempt_answers, protocol_record
 from ratchet.server.console.access import ROOT, Acting
 from ratchet.server.console.attempts import excerpt, pull_request_of, report_of, verdict_of
-from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.drawings import Drawing, GraphNode, draw
 from ratchet.server.console.formats import spent
+from ratchet.server.console.forms import add_buttons
 from ratchet.server.console.page import Page, View
 from ratchet.server.console.projects import asked_of, forms
 from ratchet.server.fields import MAX_ID, Before, Id, IdFilter, Paging, Shape, Text

@@ -51,7 +51,7 @@ from ratchet.research.views.plot import (
 from ratchet.research.views.specialists import expected_delta
 from ratchet.research.views.text import finite, number, one_line
 from ratchet.research.views.trials import TrialAnswer
-from ratchet.server.console.buttons import add_buttons
+from ratchet.server.console.forms import add_buttons
 from ratchet.server.console.page import Page
 from ratchet.server.fields import Paging, TextFilter
 from ratchet.server.operation import shown

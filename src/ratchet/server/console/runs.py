@@ -23,8 +23,8 @@ from ratchet.ledger.runs import get_run, latest_attempts, latest_steps, list_run
 from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
 from ratchet.server.console.access import ROOT
-from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.formats import spent
+from ratchet.server.console.forms import add_buttons, run_controls
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, IdFilter, Pager, Paging, TextFilter
 from ratchet.server.operation import shown

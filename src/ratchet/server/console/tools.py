@@ -13,9 +13,15 @@ from ratchet.kernel import RatchetError, iso
 from ratchet.ledger.tools import CallRow, ToolVersionStatus, calls_of
 from ratchet.operations import Listing, NameWindow
 from ratchet.server.console.access import ROOT, Acting
-from ratchet.server.console.buttons import add_buttons
 from ratchet.server.console.formats import ToolName, clean, cut, cut_text, tool_place
-from ratchet.server.console.forms import MORE, fields_of_schema, given_texts, read_values, takes_more
+from ratchet.server.console.forms import (
+    MORE,
+    add_buttons,
+    fields_of_schema,
+    given_texts,
+    read_values,
+    takes_more,
+)
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Limit, Paging, TextFilter
 from ratchet.server.operation import shown

@@ -23,10 +23,9 @@ from ratchet.runtime.operations import approvals
 from ratchet.runtime.operations import runs as of_runs
 from ratchet.runtime.operations import schedules as of_schedules
 from ratchet.server.console.access import ROOT, Acting
-from ratchet.server.console.buttons import add_buttons, run_controls
 from ratchet.server.console.drawings import draw_plan, draw_run
 from ratchet.server.console.formats import clean, cut, cut_text
-from ratchet.server.console.forms import fields_of_workflow, read_values
+from ratchet.server.console.forms import add_buttons, fields_of_workflow, read_values, run_controls
 from ratchet.server.console.page import Page, View
 from ratchet.server.fields import Id, Paging, Shape, Text
 from ratchet.server.operation import shown

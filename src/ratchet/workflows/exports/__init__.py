@@ -6,6 +6,6 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.workflows.exports.exporter import Exported, export_workflow
-    from ratchet.workflows.exports.target import NotExportable, Target, read_target
+    from ratchet.workflows.exports.tools import NotExportable, Target, read_target
 else:
     __getattr__ = on_demand(__name__)

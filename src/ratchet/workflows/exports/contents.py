@@ -17,7 +17,7 @@ from ratchet.kernel import Missing, Misuse
 from ratchet.tools.definition import LlmBody
 from ratchet.tools.models import choose_model
 from ratchet.workflows.export_runner.caller import ExportRecording
-from ratchet.workflows.exports.target import Target
+from ratchet.workflows.exports.tools import Target
 
 ALL = "*"
 """In a table of models: whatever is not named."""

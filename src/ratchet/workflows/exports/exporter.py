@@ -49,8 +49,14 @@ from ratchet.workflows.exports.contents import (
     readme,
     requirements_text,
 )
-from ratchet.workflows.exports.target import NotExportable, Target, read_target
-from ratchet.workflows.exports.tools import Embedding, ModelUse, NotPortable
+from ratchet.workflows.exports.tools import (
+    Embedding,
+    ModelUse,
+    NotExportable,
+    NotPortable,
+    Target,
+    read_target,
+)
 from ratchet.workflows.runs.plan import RunPlan, load_plan
 from ratchet.workflows.runs.preparation import fix
 from ratchet.workflows.runs.results import read_outputs, read_value

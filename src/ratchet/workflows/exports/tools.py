@@ -1,4 +1,6 @@
-"""Makes a workflow portable: every tool that it uses inside it, in the form that the runner of an export reads."""
+"""Makes a workflow portable: every tool that it uses inside it, in the form that the runner of an
+export reads, for the target where it is to run.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,15 @@ import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.value_schema import unknown_keywords
+from ratchet.kernel import Misuse
 from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.definition import ExecutableBody, FunctionBody, LlmBody, OpenApiBody, Tool, ToolType
 from ratchet.tools.functions import announced_function
@@ -20,7 +24,49 @@ from ratchet.tools.openapi import server_of
 from ratchet.tools.plain import pure
 from ratchet.tools.programs import has_function
 from ratchet.workflows.export_runner.tools import AUTH_KEYS, AUTH_TYPES, PYTHONS, model_name
-from ratchet.workflows.exports.target import Target
+
+
+class NotExportable(Misuse):
+    """`reasons` has one sentence for each step that stands in the way."""
+
+    def __init__(self, target: Target, reasons: Sequence[str]) -> None:
+        super().__init__(
+            f"this workflow cannot be exported for {target}: {'; '.join(reasons)}",
+            hint="change these steps, choose another target, or name what is missing",
+        )
+        self.target = target
+        self.reasons = tuple(reasons)
+
+
+class Target(StrEnum):
+    """`cloud` asks hosted models, `edge` an Ollama nearby; `embedded` and `wasm` ask none and need no network, and
+    `wasm` runs in WebAssembly."""
+
+    CLOUD = "cloud"
+    EDGE = "edge"
+    EMBEDDED = "embedded"
+    WASM = "wasm"
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Who may answer the model calls there."""
+        return {Target.CLOUD: ("openai", "anthropic"), Target.EDGE: ("ollama",)}.get(self, ())
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nothing there but Python: no models, services, people or packages."""
+        return not self.providers
+
+
+def read_target(text: str) -> Target:
+    """Raises `Misuse` for a target that does not exist."""
+    try:
+        return Target(text)
+    except ValueError:
+        known = [target.value for target in Target]
+        hint = f"choose {', '.join(known[:-1])} or {known[-1]}"
+        raise Misuse(f"there is no export for {text!r}", hint=hint) from None
+
 
 # What a definition has fields for, and what only matters where tools are chosen and versioned.
 _ELSEWHERE = frozenset(
