@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ratchet.flowkit.errors import SpecError
@@ -21,7 +22,7 @@ from ratchet.kernel import IllegalTransition, Misuse, RunStatus
 from ratchet.kernel.status import check_transition
 from ratchet.operations import Operation
 from ratchet.server.console.access import ROOT, Acting
-from ratchet.server.console.page import Page
+from ratchet.server.console.page import Page, View
 from ratchet.server.operation import form_hints, joined
 
 # Fields of the form have names of their own, whatever a tool calls its inputs.
@@ -246,8 +247,7 @@ def add_buttons(
 
 
 def _button(operation: Operation[..., Any], back: str | Callable[..., str]) -> Any:
-    def button(page: Page, _: Acting, **given: Any) -> Response:
-        answer = operation(page.api, **joined(operation, given))
+    def done_with(page: View, answer: Any, given: Mapping[str, Any]) -> Response:
         done = operation.report(answer)
         there = page.request.path_params
         following = (
@@ -255,9 +255,17 @@ def _button(operation: Operation[..., Any], back: str | Callable[..., str]) -> A
         )
         return page.done(f"{done[:1].upper()}{done[1:]}.", f"{ROOT}{following}")
 
+    def sync_button(page: Page, _: Acting, **given: Any) -> Response:
+        return done_with(page, operation(page.api, **joined(operation, given)), given)
+
+    async def async_button(page: Page, _: Acting, **given: Any) -> Response:
+        answer = await operation(page.api, **joined(operation, given))
+        return await run_in_threadpool(done_with, page, answer, given)
+
+    button: Any = async_button if operation.is_async else sync_button
     kind, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     hints = [("page", Page, required), ("_", Acting, required), *form_hints(operation)]
-    button.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    button.__signature__ = inspect.Signature(
         [inspect.Parameter(name, kind, annotation=hint, default=default) for name, hint, default in hints]
     )
     return button
