@@ -14,7 +14,7 @@ from ratchet.agents.contract import Role, place_of
 from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import Conflict, NotFound, RunStatus
 from ratchet.ledger import Ledger
-from ratchet.ledger.agents import create_agent, get_agent, move_current, quarantine_version
+from ratchet.ledger.agents import add_version, create_agent, get_agent, move_current, quarantine_version
 from ratchet.ledger.runs import create_run
 from ratchet.ledger.statuses import change_run
 from tests.agents.made_up import make_agent, make_version, tool
@@ -263,6 +263,37 @@ def test_the_outcome_of_a_change_names_the_version_it_began_from(ledger: Ledger,
         "0.1.0",
         "0.1.0",
     )
+
+
+def test_the_outcome_of_a_change_says_which_recorded_calls_it_answers_otherwise(
+    ledger: Ledger, home: Path
+) -> None:
+    agent = make_agent(ledger, home)
+    differing = {
+        "call": 'count({"by": 2})',
+        "before": {"failed": False, "text": "2", "structured": None},
+        "after": {"failed": True, "text": "no", "structured": None},
+        "asked": True,
+    }
+    with ledger.write() as tx:
+        replay = {"calls": 3, "differences": [differing], "unstable": []}
+        made = add_version(
+            tx,
+            agent,
+            "d" * 40,
+            "0.1.0",
+            parent=agent.current,
+            summary="",
+            tools=[],
+            run_id=None,
+            certificate={"replay": replay},
+        )
+        run_id = create_run(tx, "agent", NAME, spec={"action": "feedback"})
+        change_run(tx, run_id, RunStatus.RUNNING)
+        change_run(tx, run_id, RunStatus.COMPLETED, result={"decision": "code", "commit": made.commit})
+    with ledger.read() as tx:
+        found = views.outcome(tx, home, SETTINGS, run_id)
+    assert found.answered_otherwise == ["""count({"by": 2}) answered '2', and now the error 'no'"""]
 
 
 def test_the_outcome_of_a_run_on_an_agent_that_is_gone_has_no_agent(ledger: Ledger, home: Path) -> None:

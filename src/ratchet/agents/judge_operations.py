@@ -471,8 +471,11 @@ class CertificateAnswer:
         "findings": lambda it: "\n".join(it.findings) or None,
         "approved by": lambda it: it.approval and it.approval["by"],
         "evals": lambda it: f"{sum(each['passed'] for each in it.evals)} of {len(it.evals)} passed",
-        "replay": lambda it: (
-            f"{it.replay.get('calls', 0)} calls, {len(it.replay.get('differences', ()))} answered otherwise"
+        "replay": lambda it: "\n".join(
+            [
+                f"{it.replay.get('calls', 0)} calls, {len(it.replay.get('differences', ()))} answered otherwise",
+                *views.answered_otherwise(it.replay),
+            ]
         ),
         "cost": lambda it: (
             f"{it.cost['input_tokens'] + it.cost['output_tokens']} tokens, ${it.cost['cost_microusd'] / 1e6:.4f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -183,6 +183,9 @@ class AgentOutcome(AgentRunAnswer):
     """A run, the version that it began from, and the agent as it is now; no agent if that was deleted meanwhile."""
 
     from_version: str | None
+    answered_otherwise: list[str] = field(
+        metadata=described("recorded calls that the new version answers otherwise than the one before")
+    )
     agent: WholeAgent | None
 
 
@@ -448,14 +451,27 @@ def outcome(tx: Transaction, home: Path, settings: Agents, run_id: int) -> Agent
     try:
         agent = one_agent(tx, home, settings, run.name)
     except NotFound:
-        return AgentOutcome.of(run, from_version=None, agent=None)
-    return AgentOutcome.of(run, from_version=_before(tx, run), agent=agent)
-
-
-def _before(tx: Transaction, run: Run) -> str | None:
-    """The number of the version that the run's own version was made from."""
+        return AgentOutcome.of(run, from_version=None, answered_otherwise=[], agent=None)
     agent_id = get_agent(tx, run.name).id
     commit = run.result.get("commit") if isinstance(run.result, dict) else None
     made = version_at(tx, agent_id, commit) if commit else None
+    # The version that the run's own version was made from.
     parent = version_at(tx, agent_id, made.parent) if made is not None and made.parent else None
-    return None if parent is None else parent.version
+    replay = (made.certificate or {}).get("replay") if made is not None else None
+    return AgentOutcome.of(
+        run,
+        from_version=None if parent is None else parent.version,
+        answered_otherwise=answered_otherwise(replay or {}),
+        agent=agent,
+    )
+
+
+def answered_otherwise(replay: Mapping[str, Any]) -> list[str]:
+    """The calls of a replay whose answers differ, with both."""
+    found = replay.get("differences", ())
+    if not found:
+        return []
+    # Loads what runs versions, and few changes need it.
+    from ratchet.agents.checks.replay import difference
+
+    return [difference(each["call"], each["before"], each["after"]) for each in found]

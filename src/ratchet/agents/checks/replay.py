@@ -96,9 +96,7 @@ class Replay:
                 {"call": call.described(), "before": old[number], "after": new[number], "asked": asked}
             )
             if not asked:
-                unasked.append(
-                    f"{call.described()} answered {_said(old[number])}, and now {_said(new[number])}"
-                )
+                unasked.append(difference(call.described(), old[number], new[number]))
         if unasked:
             raise BrokenContract("; ".join(unasked))
 
@@ -128,6 +126,11 @@ class Replay:
                     text, structured = answer.text[:_ANSWER], shown(answer.structured)
                     found.append({"failed": answer.failed, "text": text, "structured": structured})
         return found
+
+
+def difference(call: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """A call that is answered otherwise, in one line."""
+    return f"{call} answered {_said(old)}, and now {_said(new)}"
 
 
 def _said(answer: Mapping[str, Any]) -> str:

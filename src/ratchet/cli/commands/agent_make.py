@@ -186,6 +186,10 @@ def _tell(name: str, document: AgentOutcome) -> None:
     print(f"{name}: {_decision(document, result)}")
     if result.get("summary"):
         print(lines(result["summary"]))
+    if document.answered_otherwise:
+        note("Recorded calls that it answers otherwise than the version before:")
+        for each in document.answered_otherwise:
+            note(f"  {one_line(each)}")
     if result.get("decision") == "created" and document.agent is not None:
         _print_service(document.agent)
     if document.used_recording:
