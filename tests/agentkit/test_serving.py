@@ -21,6 +21,7 @@ from ratchet.agentkit.mcp_server import AgentListener
 from ratchet.agentkit.mcp_server import served as made_server
 from ratchet.agents.gateway import GatewayLimits
 from tests.agentkit.servers import free_port, program
+from tests.waiting import PATIENCE_SECONDS
 
 RUNNER = '''
 import threading
@@ -248,6 +249,61 @@ def test_a_tool_that_blocks_does_not_stop_the_others(served: tuple[Path, int]) -
         return [task.result().structured_content["result"] for task in tasks]
 
     assert asyncio.run(meet()) == ["met"] * 3
+
+
+HANGS = """
+import threading
+from ratchet.agentkit import Runner
+
+runner = Runner("trial")
+over, begun = threading.Event(), []
+
+@runner.tool
+def hang() -> str:
+    begun.append(1)
+    over.wait()
+    return "over"
+
+@runner.tool
+def answer() -> str:
+    return "here"
+
+@runner.tool
+async def hanging() -> int:
+    return len(begun)
+
+@runner.tool
+async def end() -> None:
+    over.set()
+
+runner.run()
+"""
+
+
+def test_calls_of_a_tool_that_do_not_end_leave_threads_to_the_other_tools(tmp_path: Path) -> None:
+    (tmp_path / "runner.py").write_text(HANGS)
+
+    async def called(client: Client, tool: str) -> Any:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return (await client.call_tool(tool, {})).structured_content
+
+    async def scenario(port: int) -> None:
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            hanging = [asyncio.create_task(client.call_tool("hang", {})) for _ in range(45)]
+            try:
+                # Every thread that it may have: half of them, since two tools block.
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while await called(client, "hanging") != {"result": 20}:
+                        pass
+                assert await called(client, "answer") == {"result": "here"}
+            finally:
+                await called(client, "end")
+                answers = await asyncio.gather(*hanging)
+        assert {each.structured_content["result"] for each in answers} == {"over"}
+
+    port = free_port()
+    with program(tmp_path, "runner.py", port):
+        asyncio.run(scenario(port))
 
 
 def test_every_call_is_in_the_log_with_its_outcome(served: tuple[Path, int]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import uvicorn
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import MCPServer
@@ -30,6 +31,9 @@ from ratchet.agentkit.errors import AgentKitError
 from ratchet.agentkit.logs import has_secrets, log, without_secrets
 
 _LONGEST_VERSION = 64
+# Threads that anyio has for all calls, and the shares of them that tools may fill: calls of a tool that never end must
+# leave some to the other tools.
+_THREADS, _SHARES = 40, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,11 @@ def served(name: str, instructions: str | None, tools: Iterable[ToolFunction]) -
         subscriptions=False,
         middleware=[_hide_secrets, _log_calls, _announce_changes],
     )
-    for tool in tools:
-        server.add_tool(_reporting(tool.function), name=tool.name, description=tool.description)
+    found = list(tools)
+    blocking = sum(not inspect.iscoroutinefunction(tool.function) for tool in found)
+    at_once = _THREADS // max(1, min(blocking, _SHARES))
+    for tool in found:
+        server.add_tool(_reporting(tool.function, at_once), name=tool.name, description=tool.description)
     return server
 
 
@@ -155,9 +162,10 @@ def _failed(answer: HandlerResult) -> bool:
     return bool(answer.get("isError") if isinstance(answer, dict) else getattr(answer, "is_error", False))
 
 
-def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting(function: Callable[..., Any], at_once: int) -> Callable[..., Any]:
     """The function, but what it raises is told to its caller, and what it returns is always structured."""
-    wrapped = _async(function) if inspect.iscoroutinefunction(function) else _sync(function)
+    is_async = inspect.iscoroutinefunction(function)
+    wrapped = _async(function) if is_async else _in_threads(_sync(function), at_once)
     signature = inspect.signature(function, eval_str=True)
     wrapped.__signature__ = signature.replace(return_annotation=_structured(signature.return_annotation))  # type: ignore[attr-defined]
     return wrapped
@@ -185,6 +193,18 @@ def _sync(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except (Exception, SystemExit) as error:
             raise _failure(function, error) from error
+
+    return called
+
+
+def _in_threads(function: Callable[..., Any], at_once: int) -> Callable[..., Any]:
+    """The function, run in at most so many threads. One is taken until its call ends, also when the caller has left."""
+    free = asyncio.Semaphore(at_once)
+
+    @functools.wraps(function)
+    async def called(*args: Any, **kwargs: Any) -> Any:
+        async with free:
+            return await anyio.to_thread.run_sync(functools.partial(function, *args, **kwargs))
 
     return called
 
