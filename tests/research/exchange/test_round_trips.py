@@ -18,7 +18,7 @@ from ratchet.ledger.trial_pages import latest_trials
 from ratchet.ledger.trials import Ending, Submission, end_trial, open_trial
 from ratchet.research.exchange import export_run, import_run, read_state
 from ratchet.research.exchange.state import insight_lines, read_insights, tidied
-from ratchet.research.exchange.tsv import LineReader, read_number, records, written
+from ratchet.research.exchange.tsv import RecordLines, read_number, records, written
 from tests.research.exchange.boards import files_of
 
 HOSTILE = (
@@ -135,7 +135,7 @@ def test_rows_are_read_as_they_were_written(rows: list[list[str]]) -> None:
     plain = [
         ["0", *(cell.replace("\0", "").encode("utf-8", "replace").decode() for cell in row)] for row in rows
     ]
-    lines = LineReader(io.BytesIO(("a\tb\tc\td\n" + "".join(map(written, plain))).encode()))
+    lines = RecordLines(io.BytesIO(("a\tb\tc\td\n" + "".join(map(written, plain))).encode()))
     lines.header()
 
     assert [list(record.cells) for record in records(lines, 4)] == plain

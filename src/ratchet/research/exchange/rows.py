@@ -15,7 +15,7 @@ from ratchet.research.adapter import FIXED_COLUMNS, measured_columns
 from ratchet.research.exchange.tsv import (
     RESULTS,
     TREE,
-    LineReader,
+    RecordLines,
     clean,
     open_file,
     read_id,
@@ -259,10 +259,10 @@ def read_tree(blackboard: Path, remarks: Remarks) -> dict[int, TreeRow]:
         remarks.warn(TREE, str(error))
         return {}
     with file:
-        return _rows(LineReader(file), remarks)
+        return _rows(RecordLines(file), remarks)
 
 
-def _rows(lines: LineReader, remarks: Remarks) -> dict[int, TreeRow]:
+def _rows(lines: RecordLines, remarks: Remarks) -> dict[int, TreeRow]:
     header = lines.header()
     if header is None or tuple(header.split("\t")[: len(_COLUMNS)]) != _COLUMNS:
         remarks.warn(TREE, "does not begin with the header of a tree.tsv, so it was not read", 1)

@@ -29,7 +29,7 @@ from ratchet.research.exchange.tsv import (
     CALIBRATION,
     KNOWLEDGE,
     RESULTS,
-    LineReader,
+    RecordLines,
     TsvRecord,
     find_blackboard,
     id_text,
@@ -190,7 +190,7 @@ def _results(
     blackboard: Path, tree: Mapping[int, TreeRow], remarks: Remarks
 ) -> tuple[ColumnLayout, list[ResultRow]]:
     with open_file(blackboard / RESULTS) as file:
-        lines = LineReader(file)
+        lines = RecordLines(file)
         header = lines.header()
         layout = read_layout((header or "").split("\t"), str(blackboard / RESULTS))
         rows: list[ResultRow] = []

@@ -156,7 +156,7 @@ class _Line:
     problem: str | None = None
 
 
-class LineReader:
+class RecordLines:
     """The lines of a file in UTF-8, none of them longer than a row may be. A line can be given back."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -197,7 +197,7 @@ class LineReader:
         self._again.extendleft(reversed(list(lines)))
 
 
-def records(lines: LineReader, width: int) -> Iterator[TsvRecord]:
+def records(lines: RecordLines, width: int) -> Iterator[TsvRecord]:
     """The rows after the header, which has `width` columns."""
     while (first := lines.next()) is not None:
         if first.problem is not None:
@@ -208,7 +208,7 @@ def records(lines: LineReader, width: int) -> Iterator[TsvRecord]:
             yield _quoted(lines, first, width) or _broken(lines, first)
 
 
-def _quoted(lines: LineReader, first: _Line, width: int) -> TsvRecord | None:
+def _quoted(lines: RecordLines, first: _Line, width: int) -> TsvRecord | None:
     """A row with quotes in it, over as many lines as these span; nothing when it does not come out right."""
     parser, taken, size = _Parser(), [first], len(first.text)
     closed = parser.take(first.text)
@@ -224,7 +224,7 @@ def _quoted(lines: LineReader, first: _Line, width: int) -> TsvRecord | None:
     return None
 
 
-def _broken(lines: LineReader, first: _Line) -> TsvRecord:
+def _broken(lines: RecordLines, first: _Line) -> TsvRecord:
     """A row that is not right, with the lines after it that belong to no other."""
     parser, taken, size = _Parser(), [first], len(first.text)
     parser.take(first.text)
