@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,61 +16,12 @@ from ratchet.ledger.trial_pages import in_flight, latest_trials
 from ratchet.loop import JUDGED, KEPT
 from ratchet.research.start import ResearchRequest, start_research
 from ratchet.runtime import open_ledger, open_runtime
-from tests.postgres import PostgresServer
 from tests.research.hill import TASK
 from tests.research.test_killed import git, status
-from tests.runtime.deaths import die_at
-from tests.runtime.fleet import Fleet, Nursery
-from tests.runtime.worker_process import load
-from tests.s3 import S3Server
-from tests.waiting import PATIENCE_SECONDS, eventually
+from tests.runtime.machines import AddMachine, Machine
+from tests.waiting import eventually
 
 TRIALS = 30
-AddMachine = Callable[[str], "Machine"]
-
-
-class Machine:
-    """A home of its own with a worker on it."""
-
-    def __init__(self, home: Path, url: str, bucket: str, nursery: Nursery) -> None:
-        home.mkdir()
-        self.home = home
-        self._bucket = bucket
-        self.loaded = load(home, url, **{"artifacts.url": bucket})
-        self._fleet = Fleet(home, url, nursery)
-        self._worker: subprocess.Popen[str] | None = None
-
-    def work(self) -> None:
-        self._worker = self._fleet.spawn(artifacts__url=self._bucket)
-
-    def work_until(self, stage: str) -> None:
-        """Work, and be killed behind a stage of the loop."""
-        die_at(self.home, f"loop:{stage}")
-        self.work()
-        assert self._worker is not None
-        assert self._worker.wait(PATIENCE_SECONDS) == -signal.SIGKILL
-
-    def close(self) -> None:
-        self._fleet.close()
-
-
-@pytest.fixture
-def add_machine(
-    postgres_server: PostgresServer, postgres_template: str, s3: S3Server, nursery: Nursery, tmp_path: Path
-) -> Iterator[AddMachine]:
-    postgres_server.start()
-    url = postgres_server.create_database(template=postgres_template)
-    bucket = s3.new_bucket()
-    machines: list[Machine] = []
-
-    def add(name: str) -> Machine:
-        machines.append(Machine(tmp_path / name, url, bucket, nursery))
-        return machines[-1]
-
-    yield add
-    for each in machines:
-        each.close()
-    postgres_server.drop_database(url)
 
 
 def start(machine: Machine, task: Path) -> int:
