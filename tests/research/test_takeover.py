@@ -59,6 +59,7 @@ def test_a_home_that_had_the_run_before_learns_what_was_made_elsewhere(
         check(ledger, run_id, first.home)
 
 
+@pytest.mark.soak
 def test_a_commit_travels_as_what_it_changed(add_machine: AddMachine, hill: Path) -> None:
     (hill / "big.txt").write_bytes(random.Random(1).randbytes(500_000))
     (hill / "task.toml").write_text(TASK.replace('["recipe.py"]', '["recipe.py", "big.txt"]'))

@@ -3,5 +3,5 @@
 A probe returns checks and never raises for a thing that is absent.
 """
 
-from ratchet.doctor.home import addresses, engines, extras, ledger
+from ratchet.doctor.home import addresses, artifact_store, engines, extras, ledger
 from ratchet.doctor.machine import Probe, ProbeCheck, Status, disk, git, python, run_all, sandbox_layers

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import socket
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,8 +21,9 @@ from ratchet.config.load import ports_to_try
 from ratchet.doctor.machine import ProbeCheck
 from ratchet.engines.registry import EngineContext, Looked, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
-from ratchet.kernel import Conflict, LedgerError
+from ratchet.kernel import Conflict, LedgerError, RatchetError
 from ratchet.ledger import Ledger, Transaction
+from ratchet.ledger.bucket import Bucket
 from ratchet.ledger.database import REVISIONS, current_revision, database_now_ms, make_engine, translated
 from ratchet.ledger.files import refuse_half_restored
 from ratchet.ledger.transaction import Remembered
@@ -30,6 +33,7 @@ from ratchet.runtime.addresses import server_addresses
 # A whole read of a larger file would take longer than a person waits for a doctor.
 LARGE_BYTES = 1024**3
 _MAKE = "run `ratchet init`"
+_STORE_SECONDS = 5.0
 
 
 def ledger(loaded: Loaded) -> list[ProbeCheck]:
@@ -44,6 +48,29 @@ def ledger(loaded: Loaded) -> list[ProbeCheck]:
             return [*reached, *_contents(connection, loaded)]
     except (LedgerError, Conflict) as error:
         return [ProbeCheck("ledger", "fail", str(error), error.hint)]
+
+
+def artifact_store(loaded: Loaded) -> list[ProbeCheck]:
+    """Whether an artifact store, if one is set, takes and gives back what it should."""
+    url = loaded.settings.artifacts.url
+    if url is None:
+        return []
+    name = "artifact store"
+    content = os.urandom(32)
+    sha256 = hashlib.sha256(content).hexdigest()
+    try:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            bucket = Bucket(url, patience_seconds=_STORE_SECONDS)
+            began = time.perf_counter()
+            bucket.put(sha256, Path(file.name), len(content), renew=True)
+            bucket.fetch(sha256, Path(file.name))
+            milliseconds = (time.perf_counter() - began) * 1000
+            bucket.remove(sha256)
+    except RatchetError as error:
+        return [ProbeCheck(name, "fail", str(error), error.hint)]
+    return [ProbeCheck(name, "ok", f"{url} keeps and gives back a probe in {milliseconds:.0f} ms")]
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from ratchet.cli.progress import working
 from ratchet.cli.session import CliSession
 from ratchet.cli.words import hanging
 from ratchet.doctor import ProbeCheck, addresses, disk, engines, extras, git, python, run_all, sandbox_layers
-from ratchet.doctor.home import ledger
+from ratchet.doctor.home import artifact_store, ledger
 from ratchet.kernel import Misuse
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def doctor(session: CliSession, security: bool, attack: bool) -> int:
                 git,
                 partial(disk, loaded.home),
                 partial(ledger, loaded),
+                partial(artifact_store, loaded),
                 sandbox_layers,
                 partial(engines, loaded),
                 partial(addresses, loaded),
