@@ -264,6 +264,10 @@ def hang() -> str:
     over.wait()
     return "over"
 
+@runner.resource("trial://hang")
+def hanging_resource() -> str:
+    return hang()
+
 @runner.tool
 def answer() -> str:
     return "here"
@@ -280,26 +284,38 @@ runner.run()
 """
 
 
-def test_calls_of_a_tool_that_do_not_end_leave_threads_to_the_other_tools(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    # Two tools block, so that each may have half of the threads; all resources have a quarter.
+    ("kind", "share"),
+    [("tool", 20), pytest.param("resource", 10, marks=pytest.mark.soak)],
+)
+def test_calls_that_do_not_end_leave_threads_to_the_other_tools(
+    kind: str, share: int, tmp_path: Path
+) -> None:
     (tmp_path / "runner.py").write_text(HANGS)
 
     async def called(client: Client, tool: str) -> Any:
         async with asyncio.timeout(PATIENCE_SECONDS):
             return (await client.call_tool(tool, {})).structured_content
 
+    async def hang(client: Client) -> Any:
+        if kind == "tool":
+            return (await client.call_tool("hang", {})).structured_content["result"]
+        [found] = (await client.read_resource("trial://hang")).contents
+        return found.text
+
     async def scenario(port: int) -> None:
         async with Client(f"http://127.0.0.1:{port}/mcp") as client:
-            hanging = [asyncio.create_task(client.call_tool("hang", {})) for _ in range(45)]
+            hanging = [asyncio.create_task(hang(client)) for _ in range(45)]
             try:
-                # Every thread that it may have: half of them, since two tools block.
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    while await called(client, "hanging") != {"result": 20}:
+                    while await called(client, "hanging") != {"result": share}:
                         pass
                 assert await called(client, "answer") == {"result": "here"}
             finally:
                 await called(client, "end")
                 answers = await asyncio.gather(*hanging)
-        assert {each.structured_content["result"] for each in answers} == {"over"}
+        assert set(answers) == {"over"}
 
     port = free_port()
     with program(tmp_path, "runner.py", port):

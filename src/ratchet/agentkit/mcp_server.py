@@ -31,8 +31,8 @@ from ratchet.agentkit.errors import AgentKitError
 from ratchet.agentkit.logs import has_secrets, log, without_secrets
 
 _LONGEST_VERSION = 64
-# Threads that anyio has for all calls, and the shares of them that tools may fill: calls of a tool that never end must
-# leave some to the other tools.
+# Threads that anyio has for all calls, and the shares of them that a tool, or all resources and prompts, may fill:
+# calls that never end must leave some to the others.
 _THREADS, _SHARES = 40, 4
 
 
@@ -88,15 +88,16 @@ def offer(
     prompts: Mapping[str, tuple[str, Callable[..., Any]]],
 ) -> None:
     """Add resources and prompts. Raises what the library says of a function that can be none."""
+    free = asyncio.Semaphore(_THREADS // _SHARES)
     for uri, (text, mime_type, function) in resources.items():
         server.resource(uri, name=function.__name__, description=text, mime_type=mime_type)(
-            _with_error_texts(function)
+            _with_error_texts(function, free)
         )
     for name, (text, function) in prompts.items():
-        server.prompt(name=name, description=text)(_with_error_texts(function))
+        server.prompt(name=name, description=text)(_with_error_texts(function, free))
 
 
-def _with_error_texts(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_error_texts(function: Callable[..., Any], free: asyncio.Semaphore) -> Callable[..., Any]:
     """The function, but what it raises is in the log and reaches its caller as a sentence."""
 
     def failure(error: BaseException) -> MCPError:
@@ -124,7 +125,7 @@ def _with_error_texts(function: Callable[..., Any]) -> Callable[..., Any]:
         except (Exception, SystemExit) as error:
             raise failure(error) from error
 
-    return called
+    return _in_threads(called, free)
 
 
 async def _hide_secrets(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -165,7 +166,7 @@ def _failed(answer: HandlerResult) -> bool:
 def _reporting(function: Callable[..., Any], at_once: int) -> Callable[..., Any]:
     """The function, but what it raises is told to its caller, and what it returns is always structured."""
     is_async = inspect.iscoroutinefunction(function)
-    wrapped = _async(function) if is_async else _in_threads(_sync(function), at_once)
+    wrapped = _async(function) if is_async else _in_threads(_sync(function), asyncio.Semaphore(at_once))
     signature = inspect.signature(function, eval_str=True)
     wrapped.__signature__ = signature.replace(return_annotation=_structured(signature.return_annotation))  # type: ignore[attr-defined]
     return wrapped
@@ -197,9 +198,8 @@ def _sync(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _in_threads(function: Callable[..., Any], at_once: int) -> Callable[..., Any]:
-    """The function, run in at most so many threads. One is taken until its call ends, also when the caller has left."""
-    free = asyncio.Semaphore(at_once)
+def _in_threads(function: Callable[..., Any], free: asyncio.Semaphore) -> Callable[..., Any]:
+    """The function, run in a thread when one is `free`: that is taken until it ends, also when its caller has left."""
 
     @functools.wraps(function)
     async def called(*args: Any, **kwargs: Any) -> Any:
