@@ -88,6 +88,16 @@ def _about(path: str, seen: os.stat_result) -> Mapping[str, Any]:
     return {"file": readable, "path": readable, "name": os.path.basename(readable), "size": seen.st_size}  # noqa: PTH119
 
 
+@contextlib.contextmanager
+def _closed_if_it_fails(source: MessageSource) -> Iterator[None]:
+    """A source that cannot be opened is opened again and again: it leaves no connection behind."""
+    try:
+        yield
+    except BaseException:
+        source.close()
+        raise
+
+
 class RedisSource:
     """A stream, read by the group `ratchet-TRIGGER`. Its entries are acknowledged one by one."""
 
@@ -103,11 +113,12 @@ class RedisSource:
         )
         self._client = redis.Redis.from_url(_url(trigger), socket_timeout=10, socket_connect_timeout=10)
         first = "0" if trigger.source.get("since") == Since.START else f"{trigger.created_at}-0"
-        try:
-            self._client.xgroup_create(self._stream, self._group, id=first, mkstream=True)
-        except redis.ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
+        with _closed_if_it_fails(self):
+            try:
+                self._client.xgroup_create(self._stream, self._group, id=first, mkstream=True)
+            except redis.ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
         self._claimed = 0.0
 
     def read(self) -> Sequence[Message]:
@@ -157,11 +168,12 @@ class AmqpSource:
         except ImportError:
             raise missing("amqp", f"the trigger {trigger.name}") from None
         self._connection = pika.BlockingConnection(pika.URLParameters(_url(trigger)))
-        self._channel = self._connection.channel()
-        # It must be there: with which properties it is made is not for its reader to say.
-        self._channel.queue_declare(trigger.source["topic"], passive=True)
-        self._channel.basic_qos(prefetch_count=_AT_ONCE)
-        self._given = self._channel.consume(trigger.source["topic"], inactivity_timeout=_WAIT_SECONDS)
+        with _closed_if_it_fails(self):
+            self._channel = self._connection.channel()
+            # It must be there: with which properties it is made is not for its reader to say.
+            self._channel.queue_declare(trigger.source["topic"], passive=True)
+            self._channel.basic_qos(prefetch_count=_AT_ONCE)
+            self._given = self._channel.consume(trigger.source["topic"], inactivity_timeout=_WAIT_SECONDS)
 
     def read(self) -> Sequence[Message]:
         method, properties, body = next(self._given)
@@ -208,17 +220,14 @@ class KafkaSource:
                 "error_cb": self._note,
             }
         )
-        try:
-            found = self._consumer.list_topics(self._topic, timeout=10).topics[self._topic].error
+        with _closed_if_it_fails(self):
+            try:
+                found = self._consumer.list_topics(self._topic, timeout=10).topics[self._topic].error
+            except KafkaException as error:
+                raise ConnectionError(self._trouble or error.args[0].str()) from error
             if found is not None:
                 raise ConnectionError(f"topic {self._topic}: {found.str()}")
             self._consumer.subscribe([self._topic], on_assign=self._begin)
-        except KafkaException as error:
-            self.close()
-            raise ConnectionError(self._trouble or error.args[0].str()) from error
-        except BaseException:
-            self.close()
-            raise
 
     def read(self) -> Sequence[Message]:
         from confluent_kafka import KafkaException

@@ -27,7 +27,7 @@ from ratchet.ledger.runs import Run, list_runs
 from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Runtime
 from ratchet.workflows import triggers as of_triggers
-from ratchet.workflows.trigger_sources import kafka_settings
+from ratchet.workflows.trigger_sources import AmqpSource, RedisSource, kafka_settings
 from ratchet.workflows.trigger_watch import Listener, TriggerWatch
 from ratchet.workflows.triggers import (
     Message,
@@ -447,6 +447,42 @@ def rabbit(tmp_path: Path) -> Iterator[RabbitServer]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.mark.soak
+@ONE_DATABASE
+def test_a_queue_that_is_not_there_is_asked_for_again_without_leaving_connections(
+    add: Add, rabbit: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER", rabbit.url)
+    trigger = add("orders", TriggerKind.AMQP, url="$BROKER", topic="nowhere")
+    with pytest.raises(Exception, match="no queue 'nowhere'") as failed:
+        AmqpSource(trigger)
+    # What was raised keeps the source, so that only closing it closes its connection.
+    eventually(lambda: not connections_to(rabbit.port))
+    del failed
+
+
+def connections_to(port: int) -> list[str]:
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [line[1] for line in lines if line[2].endswith(f":{port:04X}") and line[3] == "01"]
+
+
+@pytest.mark.soak
+@ONE_DATABASE
+def test_a_stream_that_is_none_is_asked_for_again_without_leaving_connections(
+    add: Add, redis: RedisServer
+) -> None:
+    import redis as client_library
+
+    trigger = add("orders", TriggerKind.REDIS, url=redis.url, topic="orders")
+    with client_library.Redis.from_url(redis.url) as client:
+        client.set("orders", "no stream")
+        # What was raised keeps the source, so that only closing it closes its connection.
+        with pytest.raises(client_library.ResponseError) as failed:
+            RedisSource(trigger, "first")
+        eventually(lambda: len(client.client_list()) == 1)
+        del failed
 
 
 @pytest.mark.soak
