@@ -1,19 +1,25 @@
-"""Workflow files, JSON or YAML, and why one cannot be used."""
+"""Workflow files, JSON or YAML, plans in the answers of models, and why one cannot be used."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ratchet.flowkit.errors import SpecError
-from ratchet.flowkit.jsontext import DEEPEST, LARGEST, load_json
-from ratchet.flowkit.reader import read_spec
+from ratchet.flowkit.jsontext import DEEPEST, LARGEST, decoder, load_json
+from ratchet.flowkit.reader import read_leniently, read_spec
 from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.flowkit.validation import check_spec
 from ratchet.kernel import Misuse, RatchetError
 
 LARGEST_YAML = 8 * 1024 * 1024
@@ -180,3 +186,93 @@ def _decoded(content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError([f"the document is not UTF-8: {error.reason} at byte {error.start}"]) from None
+
+
+_LARGEST_ANSWER = 2 * 1024 * 1024
+_MOST_FAULTS = 1000
+_OPENING = re.compile(r'\{\s*"')
+# An object in other people's notation: single quotes, or no quotes at all.
+_ALMOST = re.compile(r"\{\s*(?:'|\w+\s*:)")
+_STEPS = re.compile(r'"steps"\s*:')
+_WRAPPERS = ("workflow", "plan", "workflow_spec")
+_CREATED_BY = "ratchet"
+_LONGEST_SLUG = 30
+
+
+def find_plan(text: str) -> dict[str, Any] | None:
+    """The last object that has steps; nothing if there is no JSON at all.
+
+    Raises `SpecError` for JSON that is broken or says no plan. Parts of a broken plan are never taken for the plan.
+    """
+    if len(text) > _LARGEST_ANSWER:
+        raise SpecError([f"the answer has {len(text):,} characters; at most {_LARGEST_ANSWER:,} are read"])
+    plan: dict[str, Any] | None = None
+    seen = False
+    fault: tuple[int, str] | None = None
+    for at, found in _objects(text):
+        seen = True
+        if isinstance(found, str):
+            fault = fault or (at, found)
+        elif (one := _plan_in(found)) is not None:
+            if fault and _STEPS.search(text, fault[0], at):
+                break
+            plan, fault = one, None
+    if fault and (plan is None or _STEPS.search(text, fault[0])):
+        raise SpecError([f"the JSON of the answer is broken: {fault[1]}"])
+    if plan is None and (seen or _ALMOST.search(text)):
+        raise SpecError(["the answer has JSON, but no object with a list of steps"])
+    return plan
+
+
+def _objects(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Every outermost object and where it begins; for one that is broken, what is wrong with it."""
+    read = decoder(strict=False).raw_decode
+    faults = 0
+    opening = _OPENING.search(text)
+    while opening:
+        at = opening.start()
+        try:
+            value, end = read(text, at)
+            yield at, value
+        except json.JSONDecodeError as error:
+            yield at, f"line {error.lineno}, column {error.colno}: {error.msg}"
+            # What lies before the fault is part of the broken object.
+            end = max(error.pos, at + 1)
+            faults += 1
+        except RecursionError:
+            raise SpecError(["the JSON of the answer is nested too deeply"]) from None
+        except ValueError as error:
+            raise SpecError([f"the JSON of the answer is broken: {error}"]) from None
+        if faults > _MOST_FAULTS:
+            raise SpecError(["the answer is full of broken JSON"])
+        opening = _OPENING.search(text, end)
+
+
+def _plan_in(found: dict[str, Any]) -> dict[str, Any] | None:
+    if "steps" in found:
+        return found
+    inner = [found.get(key) for key in _WRAPPERS]
+    return next((one for one in inner if isinstance(one, dict) and "steps" in one), None)
+
+
+def build_from_data(data: Any, *, known_tools: Collection[str] | None = None) -> WorkflowSpec:
+    """The workflow that a plan says, checked. Raises `BadPlan` with everything that is wrong with it.
+
+    A plan without a name gets one, made of its first sentence and of this second. With `known_tools` it may use only
+    these, those that it carries, and those that are yet to be written.
+    """
+    if isinstance(data, dict):
+        said = data.get("description")
+        begin = (said if isinstance(said, str) else "").lower().split(".")[0][:_LONGEST_SLUG]
+        slug = re.sub(r"[^a-z0-9]+", "_", begin).strip("_") or "workflow"
+        data = {**data, "workflow_id": data.get("workflow_id") or f"{slug}_{int(time.time())}"}
+    try:
+        reading = read_leniently(data)
+    except SpecError as error:
+        raise BadPlan(error.problems) from None
+    problems = [*reading.problems, *check_spec(reading.spec, known_tools=known_tools)]
+    if problems:
+        raise BadPlan(problems)
+    spec = reading.spec
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return replace(spec, created_by=spec.created_by or _CREATED_BY, created_at=spec.created_at or now)

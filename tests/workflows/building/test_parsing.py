@@ -7,17 +7,12 @@ from typing import Any
 
 import pytest
 
+from ratchet.flowkit.errors import SpecError
 from ratchet.flowkit.reader import read_spec
-from ratchet.flowkit.spec import StepType
-from ratchet.flowkit.validation import check_inputs, check_spec
+from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.flowkit.validation import check_spec
 from ratchet.kernel import RatchetError
-from ratchet.workflows.builder import (
-    build_from_data,
-    build_from_json,
-    build_from_text,
-    create_simple_workflow,
-)
-from ratchet.workflows.files import BadPlan
+from ratchet.workflows.files import BadPlan, build_from_data, find_plan
 
 
 def plan(**more: Any) -> dict[str, Any]:
@@ -47,6 +42,13 @@ def plan(**more: Any) -> dict[str, Any]:
 TEXT = json.dumps(plan(), indent=2)
 
 
+def build(answer: str) -> WorkflowSpec:
+    try:
+        return build_from_data(find_plan(answer))
+    except SpecError as error:
+        raise BadPlan(error.problems) from None
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -62,7 +64,7 @@ TEXT = json.dumps(plan(), indent=2)
     ],
 )
 def test_a_plan_is_found_wherever_it_stands(answer: str) -> None:
-    spec = build_from_text("Two jokes", answer)
+    spec = build(answer)
 
     assert [step.step_id for step in spec.steps] == ["joke", "french", "german"]
     assert spec.tags == ()
@@ -80,7 +82,7 @@ def test_nothing_of_a_plan_is_dropped() -> None:
     whole = plan(portable=True, tools={"t": {"type": "llm", "model": "m"}}, priority="high")
     whole["steps"].append(extra_step)
 
-    spec = build_from_json(json.dumps(whole))
+    spec = build(json.dumps(whole))
 
     _, french, german, more = spec.steps
     assert (french.parallel_group, german.parallel_group) == (1, 1)
@@ -92,19 +94,8 @@ def test_nothing_of_a_plan_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("answer", ["no json here", "", "so {smile} {}", "{ " * 500_000, "}" * 500_000])
-def test_an_answer_without_json_becomes_one_step(answer: str) -> None:
-    spec = build_from_text("Write a poem. Make it long.", answer)
-
-    (step,) = spec.steps
-    assert step.step_id == "execute"
-    assert step.step_type is StepType.LLM_CALL
-    assert step.tool_name == "content_generator"
-    assert step.prompt_template == "{description}"
-    assert step.input_mapping == {"description": "inputs.description"}
-    assert spec.outputs[0].source_reference == "steps.execute.result"
-    assert spec.tags == ("text_based",)
-    assert check_spec(spec) == []
-    assert check_inputs(spec, {}) == {"description": "Write a poem. Make it long."}
+def test_an_answer_without_json_has_no_plan(answer: str) -> None:
+    assert find_plan(answer) is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +127,7 @@ def test_an_answer_without_json_becomes_one_step(answer: str) -> None:
 )
 def test_json_that_is_there_but_bad_is_an_error_and_never_replaced(answer: str, said: str) -> None:
     with pytest.raises(BadPlan) as caught:
-        build_from_text("Two jokes", answer)
+        build(answer)
 
     assert said in str(caught.value)
     assert isinstance(caught.value, RatchetError)
@@ -151,7 +142,7 @@ def test_a_part_of_a_broken_plan_is_not_taken_for_the_plan() -> None:
     broken = json.dumps(whole).replace('"output_name": "text"}', '"output_name": "text",}', 1)
 
     with pytest.raises(BadPlan, match="broken"):
-        build_from_text("Two jokes", broken)
+        build(broken)
 
 
 def test_everything_that_is_wrong_with_a_plan_is_said_at_once() -> None:
@@ -170,38 +161,28 @@ def test_everything_that_is_wrong_with_a_plan_is_said_at_once() -> None:
 def test_of_several_plans_the_last_one_counts() -> None:
     first, last = plan(workflow_id="first"), plan(workflow_id="last")
 
-    assert build_from_text("x", f"{json.dumps(first)}\nBetter:\n{json.dumps(last)}").workflow_id == "last"
+    assert build(f"{json.dumps(first)}\nBetter:\n{json.dumps(last)}").workflow_id == "last"
 
 
-def test_the_name_comes_from_the_caller_the_plan_or_the_description() -> None:
+def test_the_name_comes_from_the_plan_or_its_description() -> None:
     before = int(time.time())
 
-    assert (
-        build_from_text("Two jokes", json.dumps(plan(workflow_id="own")), task_id="given").workflow_id
-        == "given"
-    )
-    assert build_from_text("Two jokes", json.dumps(plan(workflow_id="own"))).workflow_id == "own"
-    made = build_from_text("Two jokes -- about cats. And dogs.", TEXT).workflow_id
+    assert build(json.dumps(plan(workflow_id="own"))).workflow_id == "own"
+    made = build(json.dumps(plan(description="Two jokes -- about cats. And dogs."))).workflow_id
     matched = re.fullmatch(r"two_jokes_about_cats_(\d+)", made)
     assert matched
     assert before <= int(matched[1]) <= time.time()
-    assert re.fullmatch(r"workflow_\d+", create_simple_workflow("???").workflow_id)
-
-
-def test_the_description_of_the_caller_takes_the_place_of_the_plans_own() -> None:
-    assert build_from_json(TEXT).description == "A joke in two languages"
-    assert build_from_json(TEXT, description="Mine").description == "Mine"
-    assert build_from_text("Mine", TEXT).description == "Mine"
+    assert re.fullmatch(r"workflow_\d+", build(json.dumps(plan(description="???"))).workflow_id)
 
 
 def test_a_plan_says_who_made_it_and_when() -> None:
-    spec = build_from_json(TEXT)
+    spec = build(TEXT)
 
     assert spec.created_by == "ratchet"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", spec.created_at)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "not json", '{"steps": [}', b"\xff"])
-def test_what_is_no_json_object_is_no_workflow(text: str | bytes) -> None:
+@pytest.mark.parametrize("data", [None, [], 7, "not json"])
+def test_what_is_no_json_object_is_no_workflow(data: Any) -> None:
     with pytest.raises(BadPlan):
-        build_from_json(text)
+        build_from_data(data)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ratchet.workflows.runs.cores import Cores, computing_below
+from ratchet.workflows.runs.caller import Cores, computing_below
 from tests.waiting import eventually, eventually_async
 
 BUSY = "while True: pass"

@@ -29,8 +29,7 @@ from ratchet.question import (
 )
 from ratchet.runtime.attempts import OpenAttempt
 from ratchet.tools.definition import Tool
-from ratchet.workflows.builder import build_from_data, find_plan
-from ratchet.workflows.files import BadPlan
+from ratchet.workflows.files import BadPlan, build_from_data, find_plan
 from ratchet.workflows.memory import (
     RememberedPlan,
     WorkflowLesson,
