@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ratchet.kernel import RatchetError
+from ratchet.locks import try_lock
 from ratchet.sandbox.leftovers import discard
 
 _DAY = 24 * 3600.0
@@ -48,8 +48,7 @@ def _abandoned(directory: Path) -> bool:
     """Whether nobody is making this environment."""
     lock = directory.with_name(directory.name.partition("-")[0]).with_suffix(".lock")
     with contextlib.suppress(OSError), lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
+        return try_lock(file)
     return False
 
 
@@ -158,14 +157,8 @@ async def _locked(link: Path, seconds: float) -> AsyncIterator[None]:
     """Only one process makes an environment. The kernel lets go of the lock of one that dies."""
     deadline = time.monotonic() + seconds
     with link.with_suffix(".lock").open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise Busy(
-                        f"another process has been installing the same packages for {seconds:g} s"
-                    ) from None
-                await asyncio.sleep(_PAUSE_SECONDS)
+        while not try_lock(file):
+            if time.monotonic() > deadline:
+                raise Busy(f"another process has been installing the same packages for {seconds:g} s")
+            await asyncio.sleep(_PAUSE_SECONDS)
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from ratchet.agents.contract import Role, agents_directory, check_name
 from ratchet.kernel import Misuse
+from ratchet.locks import try_lock
 
 if TYPE_CHECKING:
     from ratchet.config import Loaded
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def host_lock(home: Path) -> Iterator[bool]:
     """Whether this process is the host of `home`, until the block ends. A process that dies gives the right back."""
     with _lock_file(home) as descriptor:
-        if not _lock(descriptor, fcntl.LOCK_EX):
+        if not try_lock(descriptor):
             yield False
             return
         # A host that died left its own. While the right is held, no other host's is removed.
@@ -58,7 +58,7 @@ def announced(home: Path) -> str | None:
     except (OSError, ValueError, LookupError, TypeError):
         return None
     with _lock_file(home) as descriptor:
-        left_behind = _lock(descriptor, fcntl.LOCK_SH)
+        left_behind = try_lock(descriptor, shared=True)
     return None if left_behind else url
 
 
@@ -71,14 +71,6 @@ def _lock_file(home: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _announcement(home: Path) -> Path:

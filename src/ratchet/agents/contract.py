@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.kernel import Conflict, Misuse, is_name
+from ratchet.locks import try_lock
 
 _LONGEST = 64
 _LOOK_SECONDS = 0.05
@@ -69,7 +69,7 @@ class AgentDirectory:
         lock = self.root / ".lock"
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while not (locked := _locked(descriptor)) and time.monotonic() < deadline:
+            while not (locked := try_lock(descriptor)) and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
             if not locked or not _lies_at(descriptor, lock):
                 raise Conflict(
@@ -78,14 +78,6 @@ class AgentDirectory:
             yield
         finally:
             os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _lies_at(descriptor: int, lock: Path) -> bool:

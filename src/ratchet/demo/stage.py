@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from ratchet.config import Loaded
 from ratchet.kernel import RatchetError, RunStatus
 from ratchet.ledger import Event, EventFilter, Ledger, Run, follow
 from ratchet.ledger.runs import get_run, list_runs
+from ratchet.locks import try_lock
 from ratchet.research.views.markup import Markup
 from ratchet.runtime import Runtime
 
@@ -74,12 +74,7 @@ def _held(directory: Path) -> Iterator[bool]:
     """Whether the directory is ours until the block ends. A process that dies gives it back."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ from typing import Any, BinaryIO
 
 from ratchet.engines.engine import Capabilities
 from ratchet.kernel import RatchetError
+from ratchet.locks import locked_directory
 
 _FILE, _PROGRAM, _LINK = "100644", "100755", "120000"
 MAX_CASSETTE_BYTES = 256 * 1024 * 1024
@@ -377,10 +377,6 @@ def _damaged(path: Path, why: str) -> CassetteError:
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
     """One writer at a time: each takes what is there and puts a longer one in its place."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked_directory(directory) as descriptor:
         yield
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import gzip
 import os
 import re
@@ -24,6 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 from ratchet.engines.engine import Failure, Fault
 from ratchet.kernel import Misuse
+from ratchet.locks import locked_directory, take_lock, try_lock
 from ratchet.sandbox.leftovers import discard
 
 
@@ -45,11 +45,12 @@ def _make(root: Path) -> tuple[Path, int]:
     root = root.absolute()
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _held(root):
+        # While it is held, no directory below is without its lock unless its owner is dead.
+        with locked_directory(root):
             _sweep(root)
             directory = Path(tempfile.mkdtemp(dir=root))
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            take_lock(lock)
     except OSError as error:
         raise Fault(
             Failure.MISSING,
@@ -59,27 +60,14 @@ def _make(root: Path) -> tuple[Path, int]:
     return directory, lock
 
 
-@contextlib.contextmanager
-def _held(root: Path) -> Iterator[None]:
-    """While held, no directory below is without its lock unless its owner is dead."""
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _sweep(root: Path) -> None:
     for leftover in root.iterdir():
         with contextlib.suppress(OSError):
             lock = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-            else:
+            if try_lock(lock):
                 _remove(leftover, lock)
+            else:
+                os.close(lock)
 
 
 def _remove(directory: Path, lock: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import itertools
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ratchet.judges.judge import Deadline, OutOfTime
 from ratchet.kernel import Misuse, Outcome
+from ratchet.locks import take_lock, try_lock
 from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
 from ratchet.workspaces.directories import Unpinnable, tree_hash
 
@@ -213,7 +213,7 @@ async def scratch() -> AsyncIterator[Path]:
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):  # where there are no locks, nobody sweeps either
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            take_lock(lock)
         yield directory
     finally:
         await in_thread(lambda: _remove(directory))
@@ -251,8 +251,7 @@ def _sweep() -> None:
         with contextlib.suppress(OSError):  # another user's, or another process was quicker
             lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                if os.fstat(lock).st_mtime < time.time() - _NEW_SECONDS:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_mtime < time.time() - _NEW_SECONDS and try_lock(lock):
                     _remove(directory)
             finally:
                 os.close(lock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import itertools
@@ -32,6 +31,7 @@ from ratchet.ledger.home import FilesDigest, HomeFiles
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import artifact_contents, artifacts, events, metadata
 from ratchet.ledger.transaction import Transaction
+from ratchet.locks import try_lock
 
 # A change that an older Ratchet cannot read raises it. Without the home, a backup is what it was at 1.
 FORMAT = 3
@@ -474,10 +474,7 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
 
 def _own(out: BinaryIO, partial: Path, target: Path) -> None:
     """Be the only writer of `partial`. Raises `Conflict` when somebody else is, or has just put it in its place."""
-    try:
-        fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if partial.stat().st_ino == os.fstat(out.fileno()).st_ino:
+    with contextlib.suppress(FileNotFoundError):
+        if try_lock(out) and partial.stat().st_ino == os.fstat(out.fileno()).st_ino:
             return
-    except (BlockingIOError, FileNotFoundError):
-        pass
     raise Conflict(f"another backup to {target} is under way", hint="wait for it, or choose another name")

@@ -8,7 +8,6 @@ comes last: a backup that was killed is not there, and the ones before it are as
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import io
@@ -31,6 +30,7 @@ from ratchet.ledger.archive import (
     chunks,
 )
 from ratchet.ledger.files import name_files, sync
+from ratchet.locks import take_lock, try_lock
 
 _FORMAT = 1
 _BACKUPS, _BLOBS, _INCOMING, _LOCK = "backups", "blobs", "incoming", "lock"
@@ -80,7 +80,7 @@ class BackupDirectory:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # on a medium that cannot be written there may be no lock
                 lock = stack.enter_context((self.place / _LOCK).open("rb"))
-                fcntl.flock(lock, fcntl.LOCK_SH)
+                take_lock(lock, shared=True)
             yield DirectoryArchive(self.place, self.index(number))
 
     @contextlib.contextmanager
@@ -91,12 +91,10 @@ class BackupDirectory:
         for directory in (self.place, self.place / _BACKUPS, self.place / _BLOBS):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.place / _LOCK).open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(lock):
                 raise Conflict(
                     f"another process writes or reads a backup in {self.place}", hint="wait for it to end"
-                ) from None
+                )
             shutil.rmtree(incoming, ignore_errors=True)
             incoming.mkdir(mode=0o700)
             with DirectoryWriter(self) as writer:

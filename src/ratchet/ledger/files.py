@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import sqlite3
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ratchet.kernel import Conflict, LedgerCorrupt
+from ratchet.locks import try_lock
 
 _PAUSE_SECONDS = 0.01
 
@@ -151,10 +151,8 @@ def refuse_half_restored(home: Path) -> None:
     except OSError:
         return
     with _opened(home) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(f"{home} is being restored: `{finish}`", hint="wait for it to end") from None
+        if not try_lock(lock, shared=True):
+            raise Conflict(f"{home} is being restored: `{finish}`", hint="wait for it to end")
     raise LedgerCorrupt(
         f"{home} is half restored: its rows and its files may be of two different times",
         hint=f"finish it: `{finish}`; without that backup, delete {mark} and run `ratchet ledger check`",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shlex
@@ -40,6 +39,7 @@ from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.processes import RETIRED, living_processes
 from ratchet.ledger.tables import artifact_contents, artifacts, jobs, processes
 from ratchet.ledger.transaction import Transaction
+from ratchet.locks import try_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,9 @@ class _HalfRestored:
     def __enter__(self) -> _HalfRestored:
         self._home.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self._home, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock):
             os.close(self._lock)
-            raise Conflict(f"another restore into {self._home} is under way", hint="wait for it") from None
+            raise Conflict(f"another restore into {self._home} is under way", hint="wait for it")
         for left in self._home.glob("restore-*/"):
             shutil.rmtree(left, ignore_errors=True)
         # What an earlier one has changed is not undone by this one being refused.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import json
 import os
@@ -11,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from ratchet.locks import take_lock, try_lock
 
 _DIRECTORY = "servers"
 
@@ -46,7 +47,7 @@ def announced(home: Path, address: ServerAddress) -> Iterator[None]:
     # Named by chance: in two containers that share a home, two servers can have the same process id and port.
     descriptor, new = tempfile.mkstemp(dir=directory, prefix=".new-")
     with os.fdopen(descriptor, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        take_lock(file)
         json.dump({"host": address.host, "port": address.port, "pid": os.getpid()}, file)
         file.flush()
         path = Path(new).rename(directory / f"{Path(new).name.removeprefix('.new-')}.json")
@@ -73,9 +74,7 @@ def _living(home: Path) -> Iterator[tuple[Path, ServerAddress]]:
 def _read(path: Path) -> ServerAddress | None:
     """What the file says, or nothing when its server is dead: only the living hold the lock."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError), path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file, shared=True):
             told = json.load(file)
             return ServerAddress(str(told["host"]), int(told["port"]))
     return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import itertools
 import os
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from ratchet.kernel import Misuse
+from ratchet.locks import lock_of
 from ratchet.sandbox.leftovers import remove_at
 from ratchet.workspaces.errors import RepositoryUnwritable, WorkspaceError
 
@@ -121,7 +121,7 @@ class Claim:
                 # Locked before it has its name: what is found without its lock is taken for dead, and removed.
                 unnamed = root / f".{name}"
                 unnamed.mkdir()
-                descriptor = _lock(unnamed)
+                descriptor = lock_of(unnamed / _LOCK, make=True)
                 if descriptor is not None:
                     unnamed.rename(root / name)
                     return cls(root, name, descriptor)
@@ -159,7 +159,7 @@ def dead_claims(root: Path) -> Iterator[str]:
             if time.time() - unnamed.stat().st_mtime > _UNNAMED_SECONDS:
                 remove_tree(unnamed)
     for directory in sorted(root.glob(_NAMES)):
-        descriptor = _lock(directory)
+        descriptor = lock_of(directory / _LOCK, make=True)
         if descriptor is None:
             continue
         try:
@@ -179,20 +179,6 @@ def marked_repository(root: Path) -> Path | None:
         return Path((root / _MARK).read_text().strip())
     except (OSError, ValueError):
         return None
-
-
-def _lock(directory: Path) -> int | None:
-    """The lock of a corner, or `None` while another process has it or removes it."""
-    try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (directory / _LOCK).stat().st_ino == os.fstat(descriptor).st_ino:
-            return descriptor
-    os.close(descriptor)
-    return None
 
 
 def _mark(root: Path, repository: Path) -> None:

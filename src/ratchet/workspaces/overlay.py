@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.locks import lock_of
 from ratchet.sandbox.leftovers import empty
 from ratchet.workspaces.directories import mount_overlay, remove_tree, unmount
 from ratchet.workspaces.errors import RepositoryError, WorkspaceError
@@ -86,7 +86,7 @@ class WarmCheckouts:
             descriptor, users = self._held[tree]
             self._held[tree] = (descriptor, users + 1)
             return True
-        opened = _locked(self._root / tree / "lock", fcntl.LOCK_SH)
+        opened = lock_of(self._root / tree / "lock", shared=True)
         if opened is None:
             return False
         os.utime(opened)
@@ -113,26 +113,12 @@ class WarmCheckouts:
             with contextlib.suppress(FileNotFoundError):
                 found.append(((self._root / name / "lock").stat().st_mtime, name))
         for _, name in sorted(found)[:-_KEPT]:
-            descriptor = None if name in self._held else _locked(self._root / name / "lock", fcntl.LOCK_EX)
+            descriptor = None if name in self._held else lock_of(self._root / name / "lock")
             if descriptor is not None:
                 old = ground.claim.directory / f"warm-{next(_number)}"
                 (self._root / name).rename(old)
                 os.close(descriptor)
                 remove_tree(old)
-
-
-def _locked(file: Path, mode: int) -> int | None:
-    """An open, locked file that is still the one of this name; `None` when it is gone or in use."""
-    try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-        if file.stat().st_ino == os.fstat(descriptor).st_ino:
-            return descriptor
-    os.close(descriptor)
-    return None
 
 
 class Overlays:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from ratchet.ledger.research import Lesson, Standing, get_standing, list_lessons
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_pages import ancestors, latest_trials, parents, trials_after, trials_at
 from ratchet.ledger.trials import Trial, find_trial, get_trial
+from ratchet.locks import try_lock
 from ratchet.research.adapter import FIXED_COLUMNS, Specialist, TaskAdapter
 from ratchet.research.decision.rule import delta_text
 from ratchet.research.exchange.rows import ColumnLayout
@@ -329,7 +329,8 @@ def unfinished(directory: Path, names: Sequence[str], *, overwrite: bool) -> Ite
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock(descriptor):
+                raise Conflict(f"another export to {place} is running", hint="wait until it has ended")
             _clear(path)
             try:
                 yield Unfinished(path)
@@ -339,8 +340,6 @@ def unfinished(directory: Path, names: Sequence[str], *, overwrite: bool) -> Ite
                 _clear(path)
                 with contextlib.suppress(FileNotFoundError):
                     path.rmdir()
-        except BlockingIOError as error:
-            raise Conflict(f"another export to {place} is running", hint="wait until it has ended") from error
         finally:
             os.close(descriptor)
 

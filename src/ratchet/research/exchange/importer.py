@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from ratchet.ledger import Ledger, Transaction, change_run
 from ratchet.ledger.research import add_lesson, open_research, set_baseline
 from ratchet.ledger.runs import create_run, get_run, list_runs
 from ratchet.ledger.trials import ImportedTrial, import_trials
+from ratchet.locks import take_lock, try_lock
 from ratchet.research.campaign import check_name
 from ratchet.research.decision import MeasuredBaseline
 from ratchet.research.exchange.rows import Remark, Remarks, ResultRow, counts, measurements
@@ -62,12 +62,9 @@ def staged(ledger: Ledger, home: Path) -> Iterator[ImportStage]:
     # Whoever imports shares the lock; who has it alone knows that every stage was left by a dead process.
     lock = os.open(research / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if try_lock(lock):
             _tidy(ledger, research)
-        except BlockingIOError:
-            pass
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        take_lock(lock, shared=True)
         stage = ImportStage(research)
         try:
             yield stage

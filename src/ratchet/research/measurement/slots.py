@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import stat
 import threading
@@ -21,6 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ratchet.kernel import Missing, Misuse
+from ratchet.locks import try_lock
 from ratchet.research.adapter import Slots
 
 # A slot that another process lets go is noticed this late. Only the first in the line looks.
@@ -185,15 +185,11 @@ def _named(slots: Slots, directory: Path) -> Take:
 
 def _locked_file(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise
-    _locked.add(descriptor)
-    return descriptor
+    if try_lock(descriptor):
+        _locked.add(descriptor)
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _let_go(descriptor: int) -> None:

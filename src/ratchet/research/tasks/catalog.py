@@ -7,9 +7,7 @@ removed by the next one that comes.
 from __future__ import annotations
 
 import copy
-import fcntl
 import json
-import os
 import secrets
 import shutil
 import tarfile
@@ -23,6 +21,7 @@ from typing import BinaryIO
 from ratchet.config.sources import most_like
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, fingerprint, is_name
+from ratchet.locks import locked_directory
 from ratchet.operations import filled
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
@@ -248,7 +247,7 @@ def pin_task(task: TaskAdapter, directory: Path, *, sha256: str | None = None) -
     `Conflict` when the copy is not what `sha256` says.
     """
     _check_outside(task.root, directory)
-    with _writing(directory), _locked(directory):
+    with _writing(directory), locked_directory(directory):
         if not (directory / _COPY).exists():
             for left in directory.glob(f"{_UNFINISHED}*"):
                 remove_tree(left)
@@ -297,7 +296,7 @@ def read_in_task(directory: Path, source: BinaryIO) -> None:
     """Put a copy into `directory` that `write_task` wrote elsewhere. One that is there already stays."""
     from ratchet.ledger.files import sync_file_system  # as above
 
-    with _writing(directory), _locked(directory):
+    with _writing(directory), locked_directory(directory):
         if (directory / _COPY).exists():
             return
         unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
@@ -372,17 +371,6 @@ def _check_outside(root: Path, directory: Path) -> None:
             f"the run's directory {place} lies in the task's folder {root}",
             hint="set RATCHET_HOME to a directory outside of it",
         )
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Holds off others that would pin here, so that an unfinished copy that is found is nobody's. Ends with us."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
