@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import threading
 from pathlib import Path
 
 import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound
-from ratchet.research.tasks import pin_task, pinned_task, task_hash
+from ratchet.research.tasks import pin_task, pinned_task, read_in_task, task_hash, write_task
 from tests.research.tasks.folders import RECIPE, TOML, Folder
 
 
@@ -35,6 +37,33 @@ def test_pinning_again_keeps_the_first_copy(folder: Folder, run: Path) -> None:
     folder.put("recipe.py", "def answer(given):\n    return 2\n")
     assert pin_task(folder.read(), run).sha256 == first.sha256
     assert (run / "task/recipe.py").read_text() == RECIPE
+
+
+def test_a_copy_that_was_written_as_one_file_is_the_same_elsewhere(folder: Folder, run: Path) -> None:
+    folder.put("evaluator/tool.sh", "true").chmod(0o755)
+    folder.put("knowledge/deep/er.md", "known")
+    pinned = pin_task(folder.read(), run)
+    written, again, elsewhere = io.BytesIO(), io.BytesIO(), run.with_name("8")
+    write_task(run, written)
+    written.seek(0)
+    for _ in range(2):  # what is there stays
+        read_in_task(elsewhere, written)
+    found = pinned_task(elsewhere)
+    assert found.sha256 == pinned.sha256
+    assert os.access(found.root / "evaluator/tool.sh", os.X_OK)
+    write_task(elsewhere, again)
+    assert again.getvalue() == written.getvalue()
+
+
+def test_a_copy_that_leads_elsewhere_is_refused(run: Path) -> None:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("task/../../../escaped"))
+    written.seek(0)
+    with pytest.raises(Misuse):
+        read_in_task(run, written)
+    assert not list(run.glob("*"))
+    assert not list(run.parent.parent.glob("escaped"))
 
 
 def test_the_hash_is_the_same_for_the_folder_and_its_copy(folder: Folder, run: Path) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO, cast
 
 from ratchet.config.sources import most_like
 from ratchet.judges.reports import BadReport, strict_json
@@ -28,6 +28,7 @@ from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, pla
 from ratchet.research.tasks.reader import CODE_NAME, FILE_NAME, is_there, make, read_task
 from ratchet.research.tasks.validation import check_task
 from ratchet.workspaces.directories import Unpinnable, remove_tree, tree_hash
+from ratchet.workspaces.trees import split_path
 
 _TEMPLATE = Path(__file__).parent / "template"
 _NAME = b"NAME_OF_THE_TASK"
@@ -301,8 +302,14 @@ def read_in_task(directory: Path, source: BinaryIO) -> None:
             return
         unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
         try:
+            # One by one: not every Python 3.11 can be told to leave out what may lead elsewhere.
             with tarfile.open(fileobj=source, mode="r:") as archive:
-                archive.extractall(unfinished, filter="data")
+                for entry in filter(tarfile.TarInfo.isreg, archive):
+                    target = unfinished.joinpath(*split_path(entry.name))
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("xb") as file:
+                        shutil.copyfileobj(cast("IO[bytes]", archive.extractfile(entry)), file)
+                    target.chmod(entry.mode & 0o755)
             sync_file_system(directory)
             (unfinished / _RECORD).replace(directory / _RECORD)
             (unfinished / _COPY).rename(directory / _COPY)
