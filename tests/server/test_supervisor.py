@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ratchet.runtime import list_processes
 from tests.runtime.kinds import marks
 from tests.server.conftest import Server
 from tests.server.test_serving import enqueue
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
@@ -43,20 +44,36 @@ def test_whichever_process_is_killed_comes_back_and_the_other_one_is_not_disturb
 
     kill(first["server"])
     # No caller is refused meanwhile: who connects waits until there is a process that answers.
-    assert httpx.get(f"{server.url}/health/live", timeout=60).status_code == 200
+    assert httpx.get(f"{server.url}/health/live", timeout=PATIENCE_SECONDS).status_code == 200
     eventually(lambda: pid_of(ledger, "server") not in (0, first["server"]))
     assert (len(marks(file)), pid_of(ledger, "worker")) == (1, first["worker"])
     assert "the HTTP server was killed by SIGKILL and starts again" in server.words
 
     kill(first["worker"])
-    assert httpx.get(f"{server.url}/health/live", timeout=60).status_code == 200
+    assert httpx.get(f"{server.url}/health/live", timeout=PATIENCE_SECONDS).status_code == 200
     # The job is done again, by the next worker.
     eventually(lambda: len(marks(file)) == 2)
     assert marks(file)[0] != marks(file)[1]
-    eventually(lambda: httpx.get(f"{server.url}/health/ready", timeout=60).status_code == 200)
+    eventually(lambda: httpx.get(f"{server.url}/health/ready", timeout=PATIENCE_SECONDS).status_code == 200)
     assert "the worker was killed by SIGKILL and starts again" in server.words
 
     last = {pid: process_identity(pid) or "" for pid in (pid_of(ledger, role) for role in first)}
     kill(server.process.pid)
     for pid, identity in last.items():
         eventually(lambda pid=pid, identity=identity: is_running(pid, identity) is False)
+
+
+@pytest.mark.soak
+def test_a_supervisor_without_descriptors_starts_the_worker_when_it_has_some_again(
+    server: Server, ledger: Ledger
+) -> None:
+    """What has killed a process of a machine may also keep the next one from being started."""
+    limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (0, limits[1]))
+    killed = pid_of(ledger, "worker")
+    kill(killed)
+    eventually(lambda: "the worker cannot be started again: Too many open files" in server.words)
+    assert httpx.get(f"{server.url}/health/live", timeout=PATIENCE_SECONDS).status_code == 200
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
+    eventually(lambda: pid_of(ledger, "worker") not in (0, killed))
+    eventually(lambda: httpx.get(f"{server.url}/health/ready", timeout=PATIENCE_SECONDS).status_code == 200)

@@ -71,6 +71,9 @@ def serve(
     address = host or loaded.settings.server.host
     with _held(*_HEARD), listen(address, *ports, token_configured=token.configured) as bound:
         allow_descriptors()
+        # Used by all three, and here perhaps for the first time when no file can be opened any more.
+        import structlog  # noqa: F401
+
         # Made or upgraded here, while no child uses it.
         open_ledger(loaded).close()
 
@@ -121,13 +124,24 @@ class Child:
         return self._said is None
 
     def start(self, beside: int) -> Life | None:
-        """Returns twice: here without a value, and in the child with its life."""
+        """Returns twice: here without a value, and in the child with its life. Here only, if it cannot be started."""
         self._lives += 1
         self._since, self.due = time.monotonic(), None
-        self.signs, writer = os.pipe()
-        os.set_blocking(self.signs, False)
         supervisor = os.getpid()
-        self.pid = os.fork()
+        with contextlib.ExitStack() as opened:
+            try:
+                self.signs, writer = os.pipe()
+                opened.callback(os.close, writer)
+                opened.callback(os.close, self.signs)
+                os.set_blocking(self.signs, False)
+                self.pid = os.fork()
+            except OSError as error:
+                if self.never_began:
+                    raise
+                # The machine has no room for it. To end for that would end what the other one does.
+                self._start_later(f"cannot be started again: {error.strerror}")
+                return None
+            opened.pop_all()
         if self.pid:
             os.close(writer)
             return None
@@ -157,18 +171,19 @@ class Child:
         self.pid, self.code = None, os.waitstatus_to_exitcode(status)
         return True
 
-    def start_later(self) -> None:
-        """Have it started again, the later the more often it has died of late."""
+    def start_again(self) -> None:
+        number = -self.code
+        killer = next((each.name for each in signal.Signals if each == number), f"signal {number}")
+        how = f"ended with exit code {self.code}" if number <= 0 else f"was killed by {killer}"
+        self._start_later(f"{how} and starts again")
+
+    def _start_later(self, why: str) -> None:
+        """The later, the more often it has died of late."""
         lived = time.monotonic() - self._since
         self._deaths_soon = self._deaths_soon + 1 if lived < _SOON_SECONDS else 1
         pause = min(_PAUSE_SECONDS * 2 ** min(self._deaths_soon - 1, 10), _LONGEST_PAUSE_SECONDS)
         self.due = time.monotonic() + pause
-        how = (
-            f"ended with exit code {self.code}"
-            if self.code >= 0
-            else f"was killed by {signal.Signals(-self.code).name}"
-        )
-        _log.warning(f"the {self.name} {how} and starts again", lived=round(lived, 1), pause=pause)
+        _log.warning(f"the {self.name} {why}", lived=round(lived, 1), pause=pause)
 
 
 def _supervise(worker: Child, server: Child) -> int:
@@ -198,7 +213,7 @@ def _supervise(worker: Child, server: Child) -> int:
             server.signal(signal.SIGUSR1)
         elif not stopping:
             for child in ended:
-                child.start_later()
+                child.start_again()
         if stopping and worker.pid is None:
             server.signal(signal.SIGTERM)
             if server.pid is None:
