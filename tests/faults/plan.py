@@ -131,6 +131,13 @@ def _regression(seed: int, kind: str, acts: Sequence[Act], *lives: Life) -> Plan
 _CLIMB = Act("climb", "climb-1")
 _LARGE = Act("job", "job-0", height=2, bytes=70_000)
 REGRESSIONS: tuple[Plan, ...] = (
+    # A worker that found a thread for none of its places claimed nothing any more.
+    _regression(
+        -6,
+        "room",
+        [Act("job", f"job-{number}") for number in range(3)],
+        Life((Fault(Action.FAIL, (Call.THREAD,), EVERYWHERE, 7, 9, errno.ENOMEM),)),
+    ),
     # A claim that the database had confirmed to a broken connection was nobody's.
     _regression(-5, PARTITION, [_LARGE], Life(cuts=(Cut(SWALLOW, 1, "UPDATE jobs SET"),))),
     # What a session used was charged once more when the first charge was not confirmed.

@@ -398,6 +398,7 @@ class Worker:
         self._places = ThreadPoolExecutor(self.slots, thread_name_prefix="ratchet-place")
         self._draining = threading.Event()
         self._stopped = threading.Event()
+        self._lacks_thread = False
         self._jobs_rung = threading.Event()
         self._stops_rung = threading.Event()
         self._heartbeat = Heartbeat(
@@ -488,6 +489,9 @@ class Worker:
 
     def _claim(self) -> float:
         """Claim what there is room for, and begin it; the seconds after which to look again."""
+        if self._lacks_thread:
+            # Those that were claimed hold their places, and perhaps all: no job that is claimed later would bring one.
+            self._begin(bool)
         room = 0
         while room < self.slots and self._free.acquire(blocking=False):
             room += 1
@@ -510,10 +514,17 @@ class Worker:
             for _ in range(room - len(claimed)):
                 self._free.release()
         for job in claimed:
-            # Without a thread for it now, it is begun by the next one, or given back by the heartbeat.
-            with contextlib.suppress(RuntimeError):
-                self._places.submit(self._work, job)
-        return pause
+            self._begin(functools.partial(self._work, job))
+        return min(pause, _PATIENCE_SECONDS) if self._lacks_thread else pause
+
+    def _begin(self, work: Callable[[], object]) -> None:
+        """Without a thread for it now, it waits for the next one; the heartbeat gives its job back meanwhile."""
+        try:
+            self._places.submit(work)
+            self._lacks_thread = False
+        except RuntimeError as error:
+            self._lacks_thread = True
+            _log.warning("waiting for a free thread: %s", error)
 
     def _work(self, job: Job) -> None:
         """Do a job, then the next that lies ready, until there is none. Holds one place, and gives it back."""
