@@ -31,6 +31,7 @@ PURPOSES = {
     "otel": "traces",
     "postgres": "a ledger in PostgreSQL",
     "qdrant": "a memory on a Qdrant server",
+    "ray": "placing work on the nodes of a Ray cluster",
     "redis": "triggers by the messages of Redis streams",
     "s3": "artifacts in an S3-compatible store",
 }

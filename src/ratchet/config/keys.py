@@ -227,6 +227,26 @@ class Artifacts(Section):
     grace_minutes: Count = Field(60, description="age below which no artifact is removed")
 
 
+class PlacementSettings(Section):
+    kind: Literal["local", "ray", "processes"] = Field(
+        "local",
+        description="local is the machine of each worker, ray the nodes of a Ray cluster (needs the extra `ray`), "
+        "processes a cluster that is only pretended by processes of this machine, to try it out",
+    )
+    address: str = Field(
+        "auto",
+        min_length=1,
+        description="of kind ray: HOST:PORT of the head, or auto for the cluster that this machine belongs to",
+        examples=["10.0.0.5:6379"],
+    )
+    cache: str = Field(
+        "~/.cache/ratchet-node",
+        min_length=1,
+        description="the directory on each node for what it was sent; unused for a week, it is removed",
+    )
+    nodes: Count = Field(2, description="of kind processes: how many")
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -289,6 +309,9 @@ class Keys(Section):
     engines: Engines = Field(default_factory=Engines, description="what proposes changes")
     llm: Llm = Field(default_factory=Llm, description="models behind plain endpoints, and who uses which")
     memory: MemorySettings = Field(default_factory=MemorySettings, description="lessons, tools and past work")
+    placement: PlacementSettings = Field(
+        default_factory=PlacementSettings, description="where sandboxed work runs"
+    )
     agents: Agents = Field(default_factory=Agents, description="services that are rewritten while they serve")
     research: Research = Field(default_factory=Research, description="runs that improve a recipe")
     workflows: Workflows = Field(default_factory=Workflows, description="plans that run as DAGs")

@@ -24,6 +24,7 @@ from ratchet.ledger import Ledger, Run, Transaction
 from ratchet.ledger.artifacts import first_named
 from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import Standing, add_active, get_standing
+from ratchet.placement import placement_for
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.decision import CertificateKey, Champion, Noise, environment_hash
 from ratchet.research.measurement import TaskMeter
@@ -401,7 +402,8 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
 
 
 def _meter(job: JobContext, task: TaskAdapter, repository: Repository, origin: Path | None) -> TaskMeter:
-    meter = TaskMeter(task, repository, job.runtime.home, origin=origin)
+    placement = placement_for(job.runtime.settings)
+    meter = TaskMeter(task, repository, job.runtime.home, origin=origin, placement=placement)
     record = repository.path.with_name(_DATA)
     if job.ledger.artifacts.bucket is None:
         meter.machine.hold_to(record)

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,12 @@ from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport
 from ratchet.judges.scratch import ending_text, in_thread, scratch
 from ratchet.kernel import NotFound, TrialStatus, fingerprint
+from ratchet.placement import LOCAL, PlacedWork, Placement, carry_out
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files
 from ratchet.research.measurement.inspection import CandidateInspection, look, looks_itself
 from ratchet.research.measurement.machine import Machine
+from ratchet.research.measurement.placed import Shipment
 from ratchet.research.measurement.result import (
     FAILURES,
     Measurement,
@@ -113,13 +115,26 @@ class TaskMeter:
     """Measures commits of `repository` as `task`, which is the run's own copy, says it.
 
     `home` is Ratchet's, where the files of named slots are. `origin` is the folder that the task was copied from.
-    Making one hashes all that decides, and raises `Misuse` for a task that cannot be measured.
+    Candidates are looked at here and measured where `placement` puts them. Making one hashes all that decides, and
+    raises `Misuse` for a task that cannot be measured.
     """
 
     def __init__(
-        self, task: TaskAdapter, repository: Repository, home: Path, *, origin: Path | None = None
+        self,
+        task: TaskAdapter,
+        repository: Repository,
+        home: Path,
+        *,
+        origin: Path | None = None,
+        placement: Placement = LOCAL,
     ) -> None:
         self._task = task
+        self._placement = placement
+        # What every candidate is compared with, also by the next process of the run: nodes have its files already.
+        self._base = ""
+        self._shipments = lru_cache(maxsize=2)(
+            lambda base: Shipment(self._task, self._repository, self.hash, base)
+        )
         self._repository = repository
         self._recipe = RecipePaths(task.recipe)
         self.machine = Machine(task, home)
@@ -176,6 +191,7 @@ class TaskMeter:
         What it changed since `base`, its syntax and its size are looked at in the repository. There is a checkout only
         for a task that looks by itself.
         """
+        self._base = base
         record = self._record()
         try:
             await in_thread(lambda: self._inspection.look(commit, base))
@@ -187,6 +203,22 @@ class TaskMeter:
 
     async def measure(self, commit: str, *, seed: int, held_out: bool = False) -> Measurement:
         """One score of a fresh checkout. Raises `Unmeasured`. Cancelling it leaves nothing running."""
+        shipment = self._shipments(self._base or commit)
+        work = PlacedWork(
+            name=f"measure {commit[:12]} with seed {seed}",
+            here=lambda: self._measure_here(commit, seed, held_out),
+            there=lambda: shipment.order(commit, seed, held_out=held_out),
+            needs=shipment.needs,
+        )
+        try:
+            found = await carry_out(self._placement, work)
+        except FAILURES as error:
+            raise unmeasured(error, self._record()) from error
+        if isinstance(found, Unmeasured):
+            raise found
+        return found
+
+    async def _measure_here(self, commit: str, seed: int, held_out: bool) -> Measurement | Unmeasured:
         record = self._record()
         try:
             async with self._slots.lease() as lease:

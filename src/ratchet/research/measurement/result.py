@@ -63,6 +63,10 @@ class Unmeasured(Exception):
         self.measurements = measurements or {}
         self.feedback = feedback or Feedback()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # It comes back from nodes as a value.
+        return type(self), (self.status, self.reason), self.__dict__
+
 
 class Meter(Protocol):
     """Measures commits of one run's repository with one pinned evaluator."""

@@ -1,0 +1,27 @@
+"""Where sandboxed work runs: in this process's machine, or on a node of a cluster. No flow knows which."""
+
+from typing import TYPE_CHECKING
+
+from ratchet._door import on_demand
+
+if TYPE_CHECKING:
+    from ratchet.placement.broker import Brokered, pinned_to, placement_for
+    from ratchet.placement.node import NodeContext, NodeUnfit
+    from ratchet.placement.work import (
+        LOCAL,
+        Local,
+        NodeNeeds,
+        NodeRefused,
+        Order,
+        PlacedWork,
+        Placement,
+        Ticket,
+        WorkDone,
+        WorkFailed,
+        WorkLost,
+        WorkNews,
+        carry_out,
+        content_hash,
+    )
+else:
+    __getattr__ = on_demand(__name__)

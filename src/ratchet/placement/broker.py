@@ -1,0 +1,275 @@
+"""Placing work on the nodes of a cluster, which a process of our own, the broker, is connected to.
+
+A library of a cluster brings threads, signal handlers and the right to end its process when the cluster is gone. In a
+broker it has them for itself: when that dies, attempts are lost and placed again, and nothing else happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import importlib.util
+import itertools
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import ratchet
+from ratchet.extras import missing
+from ratchet.kernel import Missing, RatchetError
+from ratchet.observe.logs import logger
+from ratchet.placement.frames import NodeRow, Placed, receive, send
+from ratchet.placement.node import Assignment, NodeReply
+from ratchet.placement.work import (
+    LOCAL,
+    NodeNeeds,
+    NodeRefused,
+    Order,
+    PlacedWork,
+    Placement,
+    T,
+    Ticket,
+    WorkDone,
+    WorkFailed,
+    WorkLost,
+    WorkNews,
+)
+
+if TYPE_CHECKING:
+    from ratchet.config import Settings
+
+_log = logger(__name__)
+_MOST_CONTENTS = 256
+_END_SECONDS = 5.0
+
+
+def placement_for(settings: Settings) -> Placement:
+    """The placement that the settings name, shared by all of this process. Raises `Missing` without its extra."""
+    if not settings.sets("placement"):
+        return LOCAL
+    placement = settings.placement
+    match placement.kind:
+        case "ray":
+            if importlib.util.find_spec("ray") is None:
+                raise missing("ray", "placing work on Ray")
+            return _brokered(("ratchet.placement.ray_tasks", placement.address), placement.cache)
+        case "processes":
+            return _brokered(("ratchet.placement.processes", str(placement.nodes)), placement.cache)
+    return LOCAL
+
+
+@cache
+def _brokered(module: tuple[str, ...], cache_directory: str) -> Brokered:
+    brokered = Brokered([sys.executable, "-P", "-m", *module], cache_directory)
+    atexit.register(brokered.close)
+    return brokered
+
+
+@dataclass(slots=True)
+class _Attempt:
+    name: str
+    kind: str
+    loop: asyncio.AbstractEventLoop
+    heard: asyncio.Queue[tuple[bytes | NodeReply, str]]
+
+
+class _Link:
+    """One broker while it lives, and what it was given."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the link
+        # Interrupting this process is no reason to end it: work that drains still needs it. It ends with our pipe.
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            start_new_session=True,
+        )
+        self.contents: OrderedDict[str, None] = OrderedDict()
+
+    def send(self, *frame: Any) -> None:
+        """Raises `WorkLost` when it is gone."""
+        try:
+            send(cast(IO[bytes], self.process.stdin), *frame)
+        except (OSError, ValueError):
+            raise WorkLost(f"the connection to the cluster ended: {self.last_words()}") from None
+
+    def let_go(self) -> None:
+        """Close what is left of one that has ended."""
+        for pipe in (self.process.stdin, self.process.stdout, self._said):
+            with contextlib.suppress(OSError):
+                cast(IO[bytes], pipe).close()
+
+    def last_words(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read()[-16_384:].decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:500] if lines else "its broker was killed"
+
+    def listen(self, listener: Callable[[_Link], None]) -> None:
+        self._listener = threading.Thread(target=listener, args=(self,), daemon=True)
+        self._listener.start()
+
+    def close(self) -> None:
+        """End it. What it has begun to say is still heard."""
+        with contextlib.suppress(OSError):
+            cast(IO[bytes], self.process.stdin).close()
+        self._listener.join(_END_SECONDS)
+
+
+class Brokered:
+    """See `Placement`. Used from any thread and any event loop. The broker is started by the first work."""
+
+    def __init__(self, command: Sequence[str], cache_directory: str) -> None:
+        self._command = tuple(command)
+        self._cache = cache_directory
+        # Frames of two threads must not mix, nor two brokers be started.
+        self._lock = threading.Lock()
+        self._link: _Link | None = None
+        self._numbers = itertools.count(1)
+        self._attempts: dict[int, _Attempt] = {}
+        self._unfit: dict[str, dict[str, str]] = {}
+
+    async def place(self, work: PlacedWork[T]) -> Ticket[T]:
+        order = await asyncio.to_thread(work.there)
+        ticket = Ticket(work, next(self._numbers))
+        self._attempts[ticket.number] = _Attempt(
+            work.name, order.kind, asyncio.get_running_loop(), asyncio.Queue()
+        )
+        try:
+            await asyncio.to_thread(self._send_order, ticket.number, work, order)
+        except BaseException:
+            self._attempts.pop(ticket.number, None)
+            raise
+        return ticket
+
+    async def watch(self, ticket: Ticket[T]) -> AsyncIterator[WorkNews | WorkDone[T]]:
+        attempt = self._attempts[ticket.number]
+        while True:
+            piece, node = await attempt.heard.get()
+            if isinstance(piece, NodeReply):
+                yield WorkDone(self._value(attempt, piece, node))
+                return
+            yield WorkNews(piece)
+
+    async def cancel(self, ticket: Ticket[T]) -> None:
+        # From here on what arrives of it is for no attempt.
+        if self._attempts.pop(ticket.number, None) is None:
+            return
+        with self._lock, contextlib.suppress(WorkLost):
+            if self._link is not None:
+                self._link.send("cancel", ticket.number)
+
+    async def nodes(self) -> list[NodeRow]:
+        """The nodes that live. Raises `WorkLost` when the cluster cannot be reached."""
+        number = next(self._numbers)
+        attempt = _Attempt("nodes", "", asyncio.get_running_loop(), asyncio.Queue())
+        self._attempts[number] = attempt
+        try:
+            await asyncio.to_thread(self._send, "nodes", number)
+            piece, node = await attempt.heard.get()
+            assert isinstance(piece, NodeReply)
+            found: list[NodeRow] = self._value(attempt, piece, node)
+            return found
+        finally:
+            self._attempts.pop(number, None)
+
+    def close(self) -> None:
+        """End the broker, and with it all that it has placed."""
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def _value(self, attempt: _Attempt, reply: NodeReply, node: str) -> Any:
+        match reply.outcome:
+            case "done":
+                return pickle.loads(reply.value)
+            case "failed":
+                raise WorkFailed(f"{attempt.name}: {reply.reason}", hint=reply.hint)
+            case "none":
+                raise Missing(
+                    f"no node of the cluster can do {attempt.name}: {reply.reason}",
+                    hint="install this Ratchet on the nodes and see `ratchet doctor --fleet`",
+                )
+            case "unfit":
+                self._unfit.setdefault(attempt.kind, {})[node] = reply.reason
+                _log.warning("a node was refused", node=node, reason=reply.reason)
+                raise NodeRefused(reply.reason)
+        raise WorkLost(f"{attempt.name} was lost: {reply.reason}")
+
+    def _send_order(self, number: int, work: PlacedWork[Any], order: Order) -> None:
+        assignment = Assignment(
+            work.name,
+            order.function,
+            pickle.dumps(order.given),
+            tuple(order.contents),
+            work.needs,
+            self._cache,
+            work.hear is not None,
+        )
+        unfit = self._unfit.get(order.kind, {})
+        placed = Placed(
+            pickle.dumps(assignment), work.name, work.needs, tuple(order.contents), ratchet.__version__, unfit
+        )
+        with self._lock:
+            link = self._linked()
+            self._give(link, order.contents)
+            link.send("place", number, placed)
+
+    def _give(self, link: _Link, contents: Mapping[str, bytes]) -> None:
+        for sha256, content in contents.items():
+            if sha256 not in link.contents:
+                link.send("content", sha256, content)
+            link.contents[sha256] = None
+            link.contents.move_to_end(sha256)
+        while len(link.contents) > max(_MOST_CONTENTS, len(contents)):
+            oldest, _ = link.contents.popitem(last=False)
+            link.send("drop", oldest)
+
+    def _send(self, *frame: Any) -> None:
+        with self._lock:
+            self._linked().send(*frame)
+
+    def _linked(self) -> _Link:
+        if self._link is None:
+            try:
+                self._link = _Link(self._command)
+            except OSError as error:
+                raise RatchetError(f"the broker of the cluster cannot be started: {error}") from error
+            self._link.listen(self._listen)
+        return self._link
+
+    def _listen(self, link: _Link) -> None:
+        while (frame := receive(cast(IO[bytes], link.process.stdout))) is not None:
+            number, piece, node = frame
+            self._hand_over(number, piece, node)
+        link.process.wait()
+        reply = NodeReply("lost", reason=f"the connection to the cluster ended: {link.last_words()}")
+        link.let_go()
+        with self._lock:
+            if self._link is link:
+                self._link = None
+            # One that is about to go to the next broker is among them; losing it costs a pause.
+            lost = list(self._attempts)
+        for number in lost:
+            self._hand_over(number, reply, "")
+
+    def _hand_over(self, number: int, piece: bytes | NodeReply, node: str) -> None:
+        attempt = self._attempts.get(number)
+        if attempt is not None:
+            with contextlib.suppress(RuntimeError):  # its loop was closed: nobody waits any more
+                attempt.loop.call_soon_threadsafe(attempt.heard.put_nowait, (piece, node))
+
+
+def pinned_to(node: NodeRow) -> NodeNeeds:
+    """What only this node has, for work that asks how it is."""
+    return NodeNeeds(cpus=0.0, labels={"ray.io/node-id": node.id}, wall_seconds=30.0)

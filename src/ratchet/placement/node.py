@@ -1,0 +1,167 @@
+"""What happens on a node: is it fit, what does it have already, and the work itself.
+
+A node needs Ratchet and nothing else: no ledger, no store, no key. What it works on it gets by hash, and keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ratchet.kernel import RatchetError
+from ratchet.placement.work import NodeNeeds, WorkLost, content_hash
+
+_KEPT_SECONDS = 7 * 86400.0
+
+
+class NodeUnfit(Exception):
+    """This node cannot do work of this kind; another may."""
+
+
+class Assignment(NamedTuple):
+    """An order on its way. Its `given` is unpickled only where the same Ratchet runs."""
+
+    name: str
+    function: str
+    given: bytes
+    contents: tuple[str, ...]
+    needs: NodeNeeds
+    cache: str
+    streams: bool
+
+
+class NodeReply(NamedTuple):
+    """What came of it on a node: `done` with a pickled value, `unfit`, `lost` or `failed` with the reason."""
+
+    outcome: str
+    value: bytes = b""
+    reason: str = ""
+    hint: str | None = None
+
+
+@dataclass(slots=True)
+class NodeContext:
+    """What a function that was placed has. `cache` is a directory of this machine, which other processes use too."""
+
+    name: str
+    cache: Path
+    fetch: Callable[[str], bytes] = field(repr=False)
+    say: Callable[[bytes], None] = field(repr=False)
+    gpus: tuple[str, ...] = ()
+
+    def read(self, sha256: str) -> bytes:
+        """The content of that hash, from the cache of this machine or from where the order came from."""
+        file = self.cache / "contents" / sha256
+        with contextlib.suppress(OSError):
+            content = file.read_bytes()
+            if content_hash(content) == sha256:
+                os.utime(file)
+                return content
+        content = self.fetch(sha256)
+        if content_hash(content) != sha256:
+            raise WorkLost(f"{self.name} got other content than {sha256[:12]}")
+        # A cache that cannot be written, such as on a full disk, costs time and no work.
+        with contextlib.suppress(OSError):
+            _keep(file, content)
+        return content
+
+
+def _keep(file: Path, content: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}-{secrets.token_hex(4)}")
+    try:
+        beside.write_bytes(content)
+        beside.rename(file)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def remove_unused(cache: Path) -> None:
+    """Remove contents that no work has read for a week."""
+    oldest = time.time() - _KEPT_SECONDS
+    for file in (cache / "contents").glob("*"):
+        with contextlib.suppress(OSError):  # another process of this machine was quicker
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+
+
+async def perform(assignment: Assignment, node: NodeContext) -> NodeReply:
+    """Do it here. What it raises becomes a reply: the classes of errors are not what travels."""
+    module, _, name = assignment.function.partition(":")
+    try:
+        function = getattr(import_module(module), name)
+        async with asyncio.timeout(assignment.needs.wall_seconds):
+            value = await function(pickle.loads(assignment.given), node)
+        return NodeReply("done", pickle.dumps(value))
+    except NodeUnfit as unfit:
+        return NodeReply("unfit", reason=str(unfit))
+    except WorkLost as lost:
+        return NodeReply("lost", reason=str(lost))
+    except TimeoutError:
+        return NodeReply("failed", reason=f"{node.name} gave up after {assignment.needs.wall_seconds:g} s")
+    except RatchetError as error:
+        return NodeReply("failed", reason=str(error), hint=error.hint)
+    except Exception as error:  # noqa: BLE001 - a mistake of ours ends the work and not the node
+        return NodeReply("failed", reason=f"{type(error).__name__}: {error}")
+
+
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def answers(
+    packed: bytes, fetch: Callable[[str], bytes], gpus: tuple[str, ...]
+) -> Iterator[bytes | NodeReply]:
+    """Pieces of news while it is done, and the reply. For one thread, which always is the same in a process."""
+    global _loop
+    assignment: Assignment = pickle.loads(packed)
+    cache = Path(assignment.cache).expanduser()
+    if _loop is None:
+        # Its parents of sandboxes stay warm from one piece of work to the next.
+        _loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(_loop)
+        remove_unused(cache)
+    pieces: asyncio.Queue[bytes | NodeReply] = asyncio.Queue()
+    say: Callable[[bytes], None] = pieces.put_nowait if assignment.streams else _unheard
+    context = NodeContext(socket.gethostname(), cache, fetch, say, gpus)
+
+    async def done() -> None:
+        pieces.put_nowait(await perform(assignment, context))
+
+    task = _loop.create_task(done())
+    try:
+        while True:
+            piece = _loop.run_until_complete(pieces.get())
+            yield piece
+            if isinstance(piece, NodeReply):
+                return
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            _loop.run_until_complete(task)
+
+
+def _unheard(_data: bytes) -> None:
+    """Nobody listens."""
+
+
+def facts() -> dict[str, Any]:
+    """What `doctor` compares between nodes."""
+    import ratchet
+
+    return {
+        "ratchet": ratchet.__version__,
+        "clock": time.time(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
