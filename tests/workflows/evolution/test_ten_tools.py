@@ -82,6 +82,36 @@ def test_the_smallest_input_that_two_versions_differ_on_is_shown(tmp_path: Path)
     assert verdict.measurements[DIFFERENCES] == 1
 
 
+CRASHING = TenthTool(
+    "largest",
+    "slow: looks at every pair, and crashes without numbers",
+    "def run(numbers):\n    best = numbers[0]\n    for _ in numbers:\n        for each in numbers:\n"
+    "            if each > best:\n                best = each\n    return best\n",
+    {"numbers": {"type": "array", "items": {"type": "integer"}}},
+    [({"numbers": [3, 9, 1]}, 9)],
+    [{"numbers": [*range(size), 0]} for size in (20, 25, 30)],
+    {
+        "answers where the other crashes": (
+            "def run(numbers):\n    return max(numbers, default=0)\n",
+            r'answers otherwise: to {"numbers": \[\]} it gives 0, the version in use no answer',
+        )
+    },
+    "def run(numbers):\n    return max(numbers)\n",
+)
+
+
+@pytest.mark.parametrize("name", CRASHING.variants)
+def test_generated_inputs_on_which_both_crash_tell_nothing_and_on_which_one_does_they_tell(
+    name: str, tmp_path: Path
+) -> None:
+    verdict = judged(CRASHING, CRASHING.variants[name], tmp_path).verdict
+    if name == "right":
+        assert verdict.outcome is Outcome.PASSED, verdict.reason
+    else:
+        assert verdict.outcome is Outcome.FAILED
+        assert re.search(CRASHING.wrong[name][1], str(verdict.reason)), verdict.reason
+
+
 def test_what_was_scored_as_good_outranks_a_broken_version(tmp_path: Path) -> None:
     slug = next(tool for tool in TEN if tool.name == "slug")
     held_out = [ToolCase(CaseOrigin.HELD_OUT, {"text": "a_b c"}, recorded="a_b-c", praised=True)]
