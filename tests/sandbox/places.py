@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import ratchet
+from ratchet.sandbox import IsolationRefused
 from ratchet.sandbox.inside import linux, seccomp, tree
 from ratchet.sandbox.policy import python_directories
 
 NOBODY = 65534
-SOURCE = Path(ratchet.__file__).parents[1]
+CHECKOUT = Path(ratchet.__file__).parents[2]
 
 
 def python_as(place: Callable[[], None], program: str) -> Any:
-    """What a Python program prints as JSON when it runs in `place`."""
+    """What a Python program prints as JSON when it runs in `place`. Raises `IsolationRefused` if that ended it."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         preexec_fn=place,
@@ -31,7 +32,11 @@ def python_as(place: Callable[[], None], program: str) -> Any:
         cwd="/",
         env={},
     )
-    assert done.returncode == 0, done.stderr.decode()
+    said = done.stderr.decode()
+    refusal = f"{IsolationRefused.__module__}.{IsolationRefused.__name__}: "
+    if said.rpartition("\n" + refusal)[1]:
+        raise IsolationRefused(said)
+    assert done.returncode == 0, said
     return json.loads(done.stdout)
 
 
@@ -45,7 +50,7 @@ def ordinary_user() -> None:
         return
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE)
-    needed = sorted({*python_directories(), str(SOURCE)})
+    needed = sorted({*python_directories(), str(CHECKOUT)})
     pieces = [tree.cloned(path, 0) for path in needed if path.startswith("/root/")]
     root = os.open("/", os.O_PATH)
     if pieces:

@@ -157,6 +157,7 @@ def test_what_others_write_to_the_same_disk_stops_no_command(tmp_path: Path) -> 
         running = asyncio.create_task(
             run(["sh", "-c", line], cwd=own, bounds=bounds, policy=policy, overhear=lambda _: begun.set())
         )
+        running.add_done_callback(lambda _: begun.set())
         await begun.wait()
         (tmp_path / "beside").write_bytes(b"x" * (64 * MIB))
         (own / "go").touch()
