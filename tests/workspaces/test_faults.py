@@ -119,7 +119,7 @@ def test_a_shallow_clone_works_and_says_when_history_is_needed(clone: Path, tmp_
         with pytest.raises(NotFound):
             repository.is_ancestor(old, made)
         unrelated = repository.commit_files({"a": b"a"}, parent=None, message="a")
-        with pytest.raises(RepositoryShallow, match="cannot be told") as caught:
+        with pytest.raises(RepositoryShallow, match="cannot be known") as caught:
             repository.is_ancestor(unrelated, made)
         assert "--unshallow" in (caught.value.hint or "")
     assert fsck(tmp_path / "shallow") == ""
