@@ -45,11 +45,11 @@ def test_an_engine_of_ones_own_is_listed_and_replaces_a_ready_one(program: Progr
     assert program("engine", "check", "aider").code == 0
 
 
-THEIRS = """
-from tests.engines.fixed import FixedEngine
+THEIRS = f"""
+{(Path(__file__).parents[1] / "engines/fixed.py").read_text()}
 
 def open_theirs(surroundings, option):
-    return FixedEngine({"answer.txt": option or "plain"}, text="theirs")
+    return FixedEngine({{"answer.txt": option or "plain"}}, text="theirs")
 """
 
 

@@ -50,6 +50,11 @@ def carried_out(placement: Placement, wanted: PlacedWork[T]) -> T:
     return asyncio.run(bounded())
 
 
+def has_begun(file: Path) -> bool:
+    """Whether what leaves the number of its process in a file has done so."""
+    return file.exists() and file.read_text().endswith("\n")
+
+
 def read_pid(file: Path) -> int:
     return int(file.read_text().split()[0])
 
@@ -155,7 +160,7 @@ def test_cancelled_work_ends_on_its_node(cluster: MakeCluster, tmp_path: Path) -
 
     async def main() -> None:
         task = asyncio.create_task(carry_out(placement, work("wait_in", str(name))))
-        await eventually_async(lambda: name.exists() and name.read_text())
+        await eventually_async(lambda: has_begun(name))
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
@@ -170,7 +175,7 @@ def test_an_attempt_that_was_given_up_is_not_heard_of_any_more(cluster: MakeClus
 
     async def main() -> list[WorkNews | WorkDone[Any]]:
         first = await placement.place(work("wait_in", str(name)))
-        await eventually_async(lambda: name.exists() and name.read_text())
+        await eventually_async(lambda: has_begun(name))
         second = await placement.place(work("echo", 2))
         await placement.cancel(first)
         assert first.number != second.number
@@ -218,7 +223,7 @@ def test_when_the_broker_is_killed_its_work_is_placed_again_by_the_next(
 
     async def main() -> None:
         waiting = await placement.place(work("wait_in", str(name)))
-        await eventually_async(lambda: name.exists() and name.read_text())
+        await eventually_async(lambda: has_begun(name))
         os.kill(parent_of(read_pid(name)), signal.SIGKILL)
         with pytest.raises(WorkLost, match="the connection to the cluster ended"):
             await anext(aiter(placement.watch(waiting)))

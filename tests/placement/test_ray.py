@@ -15,7 +15,7 @@ import pytest
 
 from ratchet.kernel import Missing
 from ratchet.placement import Brokered, Order, PlacedWork, WorkLost, carry_out, content_hash
-from tests.placement.test_placement import another_ratchet, is_alive, nothing, read_pid, work
+from tests.placement.test_placement import another_ratchet, has_begun, is_alive, nothing, read_pid, work
 from tests.waiting import eventually_async
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
@@ -111,14 +111,14 @@ def test_work_is_done_by_ray_and_outlives_nodes_that_are_killed(
         assert await carry_out(placement, work("die", str(tmp_path / "tries"))) == "survived"
         # A process that is cancelled ends.
         waiting = asyncio.create_task(carry_out(placement, work("wait_in", str(tmp_path / "cancelled"))))
-        await eventually_async(lambda: (tmp_path / "cancelled").exists())
+        await eventually_async(lambda: has_begun(tmp_path / "cancelled"))
         waiting.cancel()
         await asyncio.wait([waiting])
         await eventually_async(lambda: not is_alive(read_pid(tmp_path / "cancelled")))
         # Work on both nodes, of which one is killed: what it did begins again on the one that was added.
         names = [tmp_path / f"waiting-{place}" for place in range(4)]
         tasks = [asyncio.create_task(carry_out(placement, work("wait_for", str(each)))) for each in names]
-        await eventually_async(lambda: all(each.exists() for each in names))
+        await eventually_async(lambda: all(map(has_begun, names)))
         await asyncio.to_thread(cluster.do, "add")
         await asyncio.to_thread(cluster.do, "kill 0")
         await eventually_async(lambda: sum(len(each.read_text().split()) for each in names) == 6)

@@ -137,7 +137,8 @@ def test_swaps_fail_no_call_and_every_client_comes_to_the_new_version() -> None:
         async def call(number: int, here: Stand) -> None:
             async with light_client(here, MODES[number % 2]) as caller:
                 while not over.is_set():
-                    answered[number].append(text_of(await caller.call_tool("who", {})))
+                    said = text_of(await caller.call_tool("who", {}))
+                    answered[number].append(said)
 
         def total() -> int:
             return sum(map(len, answered.values()))
