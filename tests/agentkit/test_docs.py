@@ -60,9 +60,9 @@ def test_it_keeps_notes_learns_from_marks_and_calls_the_architect(written: Path)
             assert (await runner.call_tool("add", {"text": " "})).is_error
         async with Client(f"http://127.0.0.1:{tuner_port}/mcp") as tuner:
             fewer = await tuner.call_tool("rate", {"mark": "too many"})
-            assert fewer.structured_content == {"most_results": 5, "run": None}
+            assert fewer.structured_content == {"most_results": 5, "remark": None}
             wrong = await tuner.call_tool("rate", {"mark": "wrong", "comment": "no milk"})
-            assert wrong.structured_content == {"most_results": 5, "run": 41}
+            assert wrong.structured_content == {"most_results": 5, "remark": 41}
 
     with architect() as known:
         port = int(known.url.rpartition(":")[2])
