@@ -53,13 +53,13 @@ def test_what_waits_is_listed_and_the_rest_on_demand(ratchet: Ratchet, ledger: L
 
 
 def test_what_is_asked_for_and_answered_is_shown_as_json(ratchet: Ratchet, ledger: Ledger) -> None:
+    data = {"answer_schema": {"type": "object"}, "values": {"letter": "Dear Ann"}}
     with ledger.write() as tx:
-        asked = request_approval(
-            tx, "once", subject="size", question="How large?", data={"answer_schema": {"type": "object"}}
-        )
+        asked = request_approval(tx, "once", subject="size", question="How large?", data=data)
     ratchet("approval", "approve", str(asked.id), "--answer", '{"width": 640}')
     shown = ratchet("approval", "show", str(asked.id)).out
     assert '{"type": "object"}' in shown
+    assert '{"letter": "Dear Ann"}' in shown
     assert '{"width": 640}' in shown
 
 

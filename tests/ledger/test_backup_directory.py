@@ -69,6 +69,13 @@ def test_each_of_two_backups_is_restored_whole_elsewhere(
         assert found(target) == [] or number == 1  # the artifact of later is a file without a row
 
 
+def test_its_files_are_its_owners_alone_also_when_they_are_copied(ledger: Ledger, tmp_path: Path) -> None:
+    backup_into(ledger, tmp_path / "b")
+    kept = [*(tmp_path / "b").glob("blobs/*/*"), *(tmp_path / "b").glob("backups/*")]
+    assert kept
+    assert {each.stat().st_mode & 0o777 for each in kept} == {0o600}
+
+
 def test_a_second_backup_stores_only_what_is_new(ledger: Ledger, tmp_path: Path) -> None:
     fill(ledger)
     say(ledger, 3000)

@@ -60,12 +60,16 @@ def test_a_workspace_becomes_a_planned_protocol(api: TestClient, checkout: Path)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("where", ["agent", "template"])
-def test_a_workspace_imported_with_a_project_token_names_no_recording(
+@pytest.mark.parametrize("where", ["agent", "model", "template"])
+def test_a_workspace_imported_with_a_project_token_names_no_recording_and_no_address(
     api: TestClient, checkout: Path, where: str
 ) -> None:
     recording = "replay:/etc/passwd"
-    write_workspace(checkout, [{**AGENTS[0], "engineId": recording}] if where == "agent" else AGENTS)
+    changed = {
+        "agent": {"engineId": recording},
+        "model": {"engineId": "llm", "model": "http://127.0.0.1:1/v1#m"},
+    }
+    write_workspace(checkout, [{**AGENTS[0], **changed.get(where, {})}])
     if where == "template":
         template = {"template": "t", "engineDefaults": {"execute": recording}}
         (checkout / ".codemachine" / "template.json").write_text(json.dumps(template))

@@ -57,16 +57,41 @@ def test_more_half_open_connections_than_descriptors_starve_neither_callers_nor_
     assert "Too many open files" not in server.words
 
 
+_CHUNKED = b"POST /webhooks/github HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
 @pytest.mark.soak
-def test_a_header_without_an_end_is_cut_off(server: Server, connect: Connect) -> None:
+@pytest.mark.parametrize(
+    ("begun", "more"),
+    [
+        (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ", b"x"),
+        (_CHUNKED + b"0\r\nX-Long: ", b"x"),
+        (_CHUNKED + b"0\r\n", b"A: b\r\n"),
+    ],
+    ids=["a header", "a trailer", "trailers"],
+)
+def test_headers_without_an_end_are_cut_off(
+    server: Server, connect: Connect, begun: bytes, more: bytes
+) -> None:
     stranger = connect()
-    stranger.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
+    stranger.sendall(begun)
     sent = 0
     with contextlib.suppress(ConnectionError):
         while sent < 100 * MOST_HEADER_BYTES:
-            sent += stranger.send(b"x" * MOST_HEADER_BYTES)
+            sent += stranger.send(more * (MOST_HEADER_BYTES // len(more)))
     assert sent < 100 * MOST_HEADER_BYTES
     assert httpx.get(f"{server.url}/health", headers={"X-Long": "x" * 30_000}).status_code == 200
+
+
+def test_a_body_in_many_chunks_is_taken_whole(server: Server) -> None:
+    """Its chunks have more around them, all together, than headers may have."""
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(20_000):
+            yield b"x"
+
+    # It is read to its end, and then it is not signed.
+    assert httpx.post(f"{server.url}/webhooks/github", content=chunks()).status_code == 401
 
 
 def test_requests_that_follow_each_other_on_one_connection_are_all_answered(

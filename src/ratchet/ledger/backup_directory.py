@@ -154,6 +154,7 @@ class DirectoryWriter:
         self._new: dict[str, tuple[str, str]] = {}
         self._new_bytes = 0
         self._index_file = self.incoming / "index"
+        self._index_file.touch(0o600)
         self._index = gzip.open(self._index_file, "wb", LEVEL)  # noqa: SIM115 - closed by `finish` or `__exit__`
         self._line({"format": _FORMAT})
 
@@ -202,6 +203,8 @@ class DirectoryWriter:
         if sha256 not in self._new and not target.exists():
             content.seek(0)
             temporary = self.incoming / sha256
+            # It keeps this when it is copied to where others may look.
+            temporary.touch(0o600)
             with gzip.open(temporary, "wb", LEVEL) as out:
                 shutil.copyfileobj(content, out, CHUNK_BYTES)
             written = temporary.stat().st_size

@@ -74,20 +74,29 @@ class BoundedConnection(HttpToolsProtocol):
             min(waiting, key=lambda each: each._waits_since)._hang_up()
 
     def data_received(self, data: bytes) -> None:
-        # No more at once than headers may still have: what is behind them is the body.
+        # No more at once than there may still be of what is no body: headers, and what comes between and behind chunks.
         while data and not self.transport.is_closing():
-            room = MOST_HEADER_BYTES - self._header_bytes if self._reads_headers else len(data)
+            room = MOST_HEADER_BYTES - self._header_bytes
             if room <= 0:
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
                 return
             part, data = data[:room], data[room:]
-            self._header_bytes += len(part) if self._reads_headers else 0
+            self._header_bytes += len(part)
             super().data_received(part)
 
     def on_message_begin(self) -> None:
         self._wait(HEADER_SECONDS)
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # One behind the body would be kept as well, and nothing reads those.
+        if self._reads_headers:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._header_bytes = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         self._reads_headers = False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.engines.registry import names_recording
+from ratchet.engines.registry import names_address, names_recording
 from ratchet.kernel import Conflict, JobId, LedgerError, RatchetError, RunId, RunStatus, StateChanged
 from ratchet.ledger import Transaction, change_run
 from ratchet.ledger.projects import Project, get_project
@@ -136,9 +136,10 @@ def _prepare(clone: Clone, wanted: WantedImport) -> PreparedImport:
         path, workflow=wanted.workflow, track=wanted.track, conditions=wanted.conditions
     )
     spec, prompts = to_protocol_spec(workspace), prompt_files(workspace)
-    if wanted.inside and names_recording((workspace.template.data, write_protocol_spec(spec))):
+    named = (workspace.template.data, write_protocol_spec(spec))
+    if wanted.inside and (names_recording(named) or names_address(named)):
         raise WorkspaceInvalid(
-            "the workspace names a recording as an engine, which is a file on the server's disk",
+            "the workspace names a recording or an address as an engine, which only the server's own user may choose",
             hint="name another engine, or import it with the server's own token",
         )
     pages = {

@@ -105,6 +105,7 @@ def _verdicts(approval: Approval) -> str | None:
         "attempt": "attempt_id",
         "subject": "subject",
         "question": "question",
+        "values": _of_data("values"),
         "asks for": _of_data(ANSWER_SCHEMA),
         "asked": "created_at",
         "decided": "decided_at",
