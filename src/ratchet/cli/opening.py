@@ -11,9 +11,8 @@ from ratchet.cli.output import note
 from ratchet.cli.session import configure_logs
 from ratchet.config.sources import HOME_NAME
 from ratchet.kernel import Misuse
-from ratchet.ledger import Ledger
+from ratchet.ledger import Ledger, open_ledger
 from ratchet.ledger.database import current_revision, translated
-from ratchet.runtime import open_ledger, open_runtime
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
@@ -34,6 +33,9 @@ def existing_ledger(session: CliSession, *, upgrade: bool = True) -> Iterator[Le
 @contextlib.contextmanager
 def existing_runtime(session: CliSession, kinds: Kinds | None = None) -> Iterator[Runtime]:
     """The runtime on the ledger that is there, with the installed kinds of jobs unless others are given."""
+    # Loaded here: a command that only reads needs the ledger and no runtime.
+    from ratchet.runtime import open_runtime
+
     with existing_ledger(session) as ledger:
         yield open_runtime(session.load(), ledger, kinds)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ratchet.ledger.artifacts import Artifact, ArtifactStore
     from ratchet.ledger.check import Collected, collect_artifacts
     from ratchet.ledger.events import Event, EventFilter, Topic
-    from ratchet.ledger.ledger import Ledger, follow, follow_async
+    from ratchet.ledger.ledger import Ledger, follow, follow_async, open_ledger
     from ratchet.ledger.runs import Attempt, Run, Step
     from ratchet.ledger.statuses import change_run, change_step
     from ratchet.ledger.transaction import Transaction

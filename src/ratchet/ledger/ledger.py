@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
 
-from ratchet.kernel import LedgerUnavailable, iso
+from ratchet.kernel import ConfigError, LedgerUnavailable, iso
 from ratchet.ledger import events
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.database import (
@@ -38,6 +38,7 @@ from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
 
 if TYPE_CHECKING:
+    from ratchet.config import Loaded
     from ratchet.ledger.bucket import Bucket
 
 # By so much, clocks that are right may differ.
@@ -175,6 +176,35 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def open_ledger(loaded: Loaded, *, restoring: bool = False, upgrade: bool = True) -> Ledger:
+    """The ledger that the settings name. To read it takes no runtime."""
+    loaded.close_to_others()
+    return Ledger.open(
+        loaded.settings.database_url.reveal(),
+        loaded.home / "artifacts",
+        bucket=_bucket(loaded),
+        # Asked for only by an upgrade: to read it loads more than most commands need.
+        dead_after_seconds=lambda: loaded.settings.runtime.dead_after_seconds,
+        restoring=restoring,
+        upgrade=upgrade,
+    )
+
+
+def _bucket(loaded: Loaded) -> Bucket | None:
+    # Not read where nobody set it, for the same reason.
+    url = loaded.settings.artifacts.url if loaded.is_set("artifacts.url") else None
+    if url is None:
+        return None
+    if loaded.settings.database_url.path is not None:
+        raise ConfigError(
+            f"artifacts.url is {url}, but the ledger is a SQLite file of this machine",
+            hint="an artifact store is for machines that share a ledger: set database_url to postgresql://…",
+        )
+    from ratchet.ledger.bucket import Bucket
+
+    return Bucket(url)
 
 
 def _close_to_others(path: Path) -> None:

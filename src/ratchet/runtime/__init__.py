@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
+    from ratchet.ledger.ledger import open_ledger
     from ratchet.runtime.attempts import run_step
     from ratchet.runtime.job import Job, JobStatus, count_jobs, get_job, list_jobs
     from ratchet.runtime.jobs import Jobs, QueueState, list_queues
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         Kinds,
         Runtime,
         configured_budgets,
-        open_ledger,
         open_runtime,
     )
     from ratchet.runtime.schedules import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import exc
 
-from ratchet.kernel import ConfigError, LedgerUnavailable, Limits, Misuse, Superseded
+from ratchet.kernel import LedgerUnavailable, Limits, Misuse, Superseded
 from ratchet.ledger import Ledger
 from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy, check_lease
 from ratchet.runtime.jobs import Jobs, configured_rules
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ratchet.config import Loaded, Settings
     from ratchet.ledger import Budgets, Ledger, Run, Transaction
-    from ratchet.ledger.bucket import Bucket
     from ratchet.runtime.job import Job
     from ratchet.runtime.schedules import Missed
 
@@ -349,38 +348,8 @@ class Kinds:
         return kind
 
 
-def open_ledger(loaded: Loaded, *, restoring: bool = False, upgrade: bool = True) -> Ledger:
-    loaded.close_to_others()
-    return Ledger.open(
-        loaded.settings.database_url.reveal(),
-        loaded.home / "artifacts",
-        bucket=_bucket(loaded),
-        # Asked for only by an upgrade: to read it loads more than most commands need.
-        dead_after_seconds=lambda: loaded.settings.runtime.dead_after_seconds,
-        restoring=restoring,
-        upgrade=upgrade,
-    )
-
-
-def _bucket(loaded: Loaded) -> Bucket | None:
-    # Not read where nobody set it, for the same reason.
-    url = loaded.settings.artifacts.url if loaded.is_set("artifacts.url") else None
-    if url is None:
-        return None
-    if loaded.settings.database_url.path is not None:
-        raise ConfigError(
-            f"artifacts.url is {url}, but the ledger is a SQLite file of this machine",
-            hint="an artifact store is for machines that share a ledger: set database_url to postgresql://…",
-        )
-    from ratchet.ledger.bucket import Bucket
-
-    return Bucket(url)
-
-
 def open_runtime(loaded: Loaded, ledger: Ledger, kinds: Kinds | None = None) -> Runtime:
     """The runtime on `ledger`, with every installed kind of job unless others are given."""
-    # Loaded here: a command that only reads needs the ledger and no runtime.
-
     return Runtime(ledger, loaded.settings, Kinds.installed() if kinds is None else kinds)
 
 

@@ -26,14 +26,14 @@ from ratchet.kernel import (
     exhausted,
     with_hint,
 )
-from ratchet.ledger import Topic, Transaction, to_json
+from ratchet.ledger import Topic, Transaction, open_ledger, to_json
 from ratchet.observe import logs, metrics, tracing
 from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.runtime.job import Job, JobStatus, stops_wanted
 from ratchet.runtime.jobs import MAX_PAYLOAD_BYTES
 from ratchet.runtime.processes import Complaint
 from ratchet.runtime.resources import allow_descriptors, shortages
-from ratchet.runtime.runtime import GaveWay, JobContext, open_ledger, open_runtime
+from ratchet.runtime.runtime import GaveWay, JobContext, open_runtime
 from ratchet.runtime.schedules import fire, list_schedules
 from ratchet.runtime.signals import StopSignals
 

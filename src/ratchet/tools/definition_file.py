@@ -12,14 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ratchet.kernel import Misuse
 
 MOST_BYTES = 1024 * 1024
-_MOST_VALUES = 50_000
-_DEEPEST = 50
-_LONGEST_NUMBER = 300
+MOST_VALUES = 50_000
+DEEPEST = 50
 
 
 class ToolError(Misuse):
@@ -137,31 +134,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Plain values only. A date stays the text that it is in the file."""
-
-    def construct_short_int(self, node: Any) -> Any:
-        return self.construct_yaml_int(_short(node))
-
-    def construct_short_float(self, node: Any) -> Any:
-        return self.construct_yaml_float(_short(node))
-
-
-def _short(node: Any) -> Any:
-    """A number of a length that numbers have: one in base 60, which YAML has too, may take minutes to work out."""
-    if len(node.value) > _LONGEST_NUMBER:
-        raise UnreadableDefinition(f"{node.value[:20]}… is too long for a number")
-    return node
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_short_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_short_float)
-
-
 def read_bytes(path: Path, within: Path, *, most: int = MOST_BYTES) -> bytes:
     """What is in a file that lies within a folder, also after following links. Raises `UnreadableDefinition`."""
     try:
@@ -192,14 +164,10 @@ def read_text(path: Path, within: Path) -> str:
 
 def loaded_yaml(text: str) -> Any:
     """The value that a YAML document has, as JSON has values. Raises `UnreadableDefinition`."""
-    try:
-        _weigh(text)
-        found = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise UnreadableDefinition(f"it is not YAML: {' '.join(str(error).split())[:300]}") from error
-    except (RecursionError, ValueError, TypeError) as error:
-        raise UnreadableDefinition(f"it is not YAML that can be read: {str(error)[:200]}") from error
-    return _plain(found)
+    # Loaded here: a definition that has not changed is not read.
+    from ratchet.tools.yaml_document import load
+
+    return _plain(load(text))
 
 
 def loaded_json(text: str) -> Any:
@@ -210,41 +178,10 @@ def loaded_json(text: str) -> Any:
         return None
 
 
-def _weigh(text: str) -> None:
-    """Refuse what would take too much to load: values inside values without end, and few words that mean millions.
-
-    The parser reports one event after the other and can be left at any; what loads them goes down with every level,
-    and too deep it takes the process with it. An alias weighs as much as what it stands for.
-    """
-    weights: dict[str, int] = {}
-    open_nodes: list[tuple[str | None, int]] = [(None, 0)]
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, weight = open_nodes.pop()
-        elif isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, 1))
-            if len(open_nodes) > _DEEPEST:
-                raise UnreadableDefinition(f"it is more than {_DEEPEST} deep")
-            continue
-        elif isinstance(event, yaml.AliasEvent):
-            # One that stands for what it is part of has no weight yet, and no end.
-            anchor, weight = None, weights.get(event.anchor, _MOST_VALUES + 1)
-        elif isinstance(event, yaml.ScalarEvent):
-            anchor, weight = event.anchor, 1
-        else:
-            continue
-        if anchor is not None:
-            weights[anchor] = weight
-        outer, before = open_nodes[-1]
-        open_nodes[-1] = (outer, before + weight)
-        if before + weight > _MOST_VALUES:
-            raise UnreadableDefinition(f"it has more than {_MOST_VALUES:,} values")
-
-
 def _plain(value: Any, depth: int = 0) -> Any:
     """`value` as JSON has it."""
-    if depth > _DEEPEST:
-        raise UnreadableDefinition(f"it is more than {_DEEPEST} deep")
+    if depth > DEEPEST:
+        raise UnreadableDefinition(f"it is more than {DEEPEST} deep")
     if isinstance(value, dict):
         return {_key(key): _plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list | tuple):

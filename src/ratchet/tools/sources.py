@@ -11,8 +11,6 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import yaml
-
 from ratchet.kernel import Conflict
 from ratchet.tools.definition import Tool, read_tool
 from ratchet.tools.definition_file import ToolError, UnreadableDefinition, loaded_yaml, read_bytes, read_text
@@ -186,6 +184,9 @@ def install(tool: Tool | Path, folder: Path, *, taken: Mapping[str, str], replac
 
     Every file is whole from the moment it has its name, and the definition comes last.
     """
+    # Loaded here: most commands that look for tools write none.
+    import yaml
+
     made = tool if isinstance(tool, Tool) else read_tool_file(tool)
     target = _target(made, folder, taken.get(made.id), replace)
     body = made.executable
