@@ -33,6 +33,8 @@ EVERY_CALL = (
     "shutil.rmtree",
     "os.utime",
 )
+# Every fourth call, beginning with each of the first four: no case takes long on a busy machine.
+SHARES = 4
 NAMES = ("agents", "research", "projects", "secret.key", "ratchet.toml")
 
 
@@ -66,14 +68,16 @@ def refused(ledger: Ledger) -> LedgerCorrupt | None:
     return None
 
 
-def kill_at_each(ledger: Ledger, old: Path, new: Path, events: tuple[str, ...]) -> tuple[int, int]:
-    """How often a home was half restored, and how often it was whole, of as many kills as there are calls."""
+def kill_at_each(
+    ledger: Ledger, old: Path, new: Path, events: tuple[str, ...], *, first: int = 1, step: int = 1
+) -> tuple[int, int]:
+    """How often a home was half restored, and how often it was whole, killed at each `step`th call."""
     restore(ledger, new, force=True)
     wanted = world(ledger)
     restore(ledger, old, force=True)
     before = world(ledger)
     half = whole = 0
-    for number in range(1, 10_000):
+    for number in range(first, 10_000, step):
         with acting(restore_home, *place_of(ledger), new, events, number) as (_, pipe):
             if heard(pipe, "done"):
                 return half, whole
@@ -103,12 +107,14 @@ def test_a_restore_killed_before_any_rename_leaves_a_whole_home_or_one_that_says
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("first", range(1, SHARES + 1))
 def test_a_restore_killed_at_any_call_leaves_a_whole_home_or_one_that_says_how_to_finish(
-    make_ledger: MakeLedger, ledger: Ledger, tmp_path: Path
+    make_ledger: MakeLedger, ledger: Ledger, tmp_path: Path, first: int
 ) -> None:
-    half, whole = kill_at_each(ledger, *prepared(make_ledger, ledger, tmp_path), EVERY_CALL)
-    assert half > 20
-    assert whole > 20
+    worlds = prepared(make_ledger, ledger, tmp_path)
+    half, whole = kill_at_each(ledger, *worlds, EVERY_CALL, first=first, step=SHARES)
+    assert half > 20 // SHARES
+    assert whole > 20 // SHARES
 
 
 def test_an_empty_home_says_that_it_is_half_restored_from_the_beginning(
@@ -157,15 +163,16 @@ def test_two_restores_into_one_home_do_not_mix(make_ledger: MakeLedger, tmp_path
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("first", range(1, SHARES + 1))
 @pytest.mark.parametrize("events", [(*RENAMES, "os.remove"), EVERY_CALL], ids=["names", "all"])
 def test_a_backup_killed_at_any_call_is_not_there_and_the_one_before_is_restored(
-    make_ledger: MakeLedger, tmp_path: Path, events: tuple[str, ...]
+    make_ledger: MakeLedger, tmp_path: Path, events: tuple[str, ...], first: int
 ) -> None:
     ledger, target, place = make_ledger("sqlite"), make_ledger("sqlite"), tmp_path / "b"
     fill(ledger)
     backup_into(ledger, place)
     killed = 0
-    for number in range(1, 10_000):
+    for number in range(first, 10_000, SHARES):
         before = rows(ledger)
         with ledger.write() as tx:
             create_run(tx, "demo", "later")
@@ -181,5 +188,5 @@ def test_a_backup_killed_at_any_call_is_not_there_and_the_one_before_is_restored
             break
         killed += 1
         backup_into(ledger, place)
-    assert killed > 10
+    assert killed > 10 // SHARES
     assert len(BackupDirectory(place).indexes()) == 1
