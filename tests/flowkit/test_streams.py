@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from ratchet.flowkit.errors import StepFailed, StepHeld
-from ratchet.flowkit.execution import QuietJournal, Result, StepCall, StepError, line_hash, lines_of
+from ratchet.flowkit.execution import (
+    MOST_AHEAD,
+    QuietJournal,
+    Result,
+    StepCall,
+    StepError,
+    line_hash,
+    lines_of,
+)
 from ratchet.flowkit.reader import read_spec
 from ratchet.flowkit.spec import Repeat, StepType, WorkflowSpec
 from ratchet.flowkit.validation import check_spec
@@ -206,3 +214,116 @@ def test_what_has_no_lines_of_its_own_cannot_stream(more: Mapping[str, Any]) -> 
 def test_a_step_that_streams_is_written_and_read_again() -> None:
     assert write_spec(speaking())["steps"][0]["stream"] is True
     assert read_spec(write_spec(speaking())).steps[0].stream
+
+
+class Racing(Functions):
+    """`count` gives lines as fast as it may; each of the others is done with a line after some turns of the loop."""
+
+    def __init__(self, lines: int, *, turns: int = 1, bad: int | None = None) -> None:
+        super().__init__({})
+        self._lines = lines
+        self._turns = turns
+        self._bad = bad
+        self.given = 0
+        self.done: dict[str, int] = {}
+        self.running: dict[str, int] = {}
+        self.most_ahead = 0
+        self.most_running = 0
+
+    async def call(self, call: StepCall) -> Result:
+        if call.lines is not None:
+            for number in range(self._lines):
+                wait = call.lines.give(number)
+                self.given = number + 1
+                self.most_ahead = max(self.most_ahead, self.given - min(self.done.values(), default=0))
+                if wait is not None:
+                    await wait
+                await asyncio.sleep(0)
+            return Result(list(range(self._lines)))
+        tool = call.tool or ""
+        self.done.setdefault(tool, 0)
+        self.running[tool] = self.running.get(tool, 0) + 1
+        self.most_running = max(self.most_running, self.running[tool])
+        for _ in range(self._turns if tool != "quick" else 1):
+            await asyncio.sleep(0)
+        self.running[tool] -= 1
+        self.done[tool] += 1
+        if call.values.get("line") == self._bad:
+            raise StepFailed("this one not")
+        return Result(call.values.get("line"))
+
+
+def _each(name: str, source: str, tool: str, **more: Any) -> Any:
+    mapping = {"line": "item", **more.pop("also", {})}
+    return step(name, tool, for_each=f"steps.{source}.output", input_mapping=mapping, **more)
+
+
+COUNT = step("count", "count", stream=True)
+
+
+@pytest.mark.parametrize("places", [1, 2, 64])
+def test_a_step_that_is_quicker_than_the_next_waits_for_it(places: int) -> None:
+    """Also where both have to share one place."""
+    caller = Racing(700, turns=6)
+    done = run(workflow(COUNT, _each("take", "count", "slow")), caller, concurrency=places)
+    assert done.outputs == {"take": list(range(700))}
+    assert caller.most_ahead <= MOST_AHEAD + places
+    assert caller.most_running <= places
+
+
+def test_the_slowest_of_those_that_follow_counts() -> None:
+    caller = Racing(700, turns=6)
+    spec = workflow(COUNT, _each("take", "count", "slow"), _each("also", "count", "quick"))
+    done = run(spec, caller, concurrency=3)
+    assert [len(each) for each in done.outputs.values()] == [700, 700]
+    assert caller.most_ahead <= MOST_AHEAD + 3
+
+
+def test_what_is_passed_on_again_waits_as_well() -> None:
+    caller = Racing(700, turns=6)
+    spec = workflow(COUNT, _each("pass", "count", "quick", stream=True), _each("take", "pass", "slow"))
+    behind = []
+
+    class Watched(Racing):
+        async def call(self, call: StepCall) -> Result:
+            result = await super().call(call)
+            behind.append(self.done.get("quick", 0) - self.done.get("slow", 0))
+            return result
+
+    caller = Watched(700, turns=6)
+    done = run(spec, caller, concurrency=2)
+    assert done.outputs == {"take": list(range(700))}
+    assert max(behind) <= 2 * MOST_AHEAD
+
+
+def test_items_of_a_list_that_are_passed_on_wait_as_well() -> None:
+    caller = Racing(0, turns=6)
+    spec = workflow(
+        step("pass", "quick", for_each=list(range(700)), input_mapping={"line": "item"}, stream=True),
+        _each("take", "pass", "slow"),
+    )
+    assert run(spec, caller, concurrency=2).outputs == {"take": list(range(700))}
+
+
+@pytest.mark.parametrize("places", [1, 4])
+def test_a_step_that_begins_only_after_the_end_of_the_lines_is_not_waited_for(places: int) -> None:
+    """Through another step, or as it follows two that come of the same."""
+    caller = Racing(600, turns=2)
+    spec = workflow(
+        COUNT,
+        step("all", "quick", input_mapping={"line": "steps.count.output"}),
+        _each("late", "count", "slow", also={"all": "steps.all.output"}),
+        _each("pass", "count", "quick", stream=True),
+        _each("second", "count", "slow"),
+        _each("both", "pass", "slow", also={"second": "steps.second.output"}),
+    )
+    done = run(spec, caller, concurrency=places)
+    assert (done.status, len(done.outputs["late"]), len(done.outputs["both"])) == ("completed", 600, 600)
+
+
+def test_a_line_that_fails_does_not_keep_the_rest_waiting() -> None:
+    caller = Racing(600, turns=2, bad=3)
+    spec = workflow(COUNT, _each("pass", "count", "quick", stream=True), _each("take", "pass", "slow"))
+    done = run(spec, caller, concurrency=1)
+    assert done.status == "failed"
+    assert caller.done["quick"] == 600

@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,41 @@ def _cancelled_after(count: int, tool: Tool, bench: Bench) -> list[Any]:
 
     asyncio.run(call())
     return given
+
+
+@pytest.mark.soak
+@both_ways
+def test_what_takes_the_lines_may_have_the_node_wait_and_that_is_not_its_time(
+    bench: Bench, more: dict[str, Any]
+) -> None:
+    """It yields much more than a pipe holds, and its reader pauses for longer than it may take."""
+    source = "def run():\n    for each in range(900):\n        yield [each, 'x' * 1_000]\n"
+    seconds = 20.0
+    given: list[int] = []
+    at_the_pause: list[int] = []
+
+    def give(line: Any) -> Awaitable[None] | None:
+        given.append(line[0])
+        return pause() if line[0] == 0 else None
+
+    async def pause() -> None:
+        await asyncio.sleep(seconds + 1)
+        at_the_pause.append(len(given))
+
+    called = asyncio.run(
+        call_tool(python_tool(source, **more), {}, bench.occasion(give_line=give, seconds=seconds))
+    )
+    assert given == list(range(900)) == [line[0] for line in called.value]
+    # What was read in one piece was passed on, and nothing more.
+    assert at_the_pause[0] <= 66
+
+
+@both_ways
+def test_a_node_whose_lines_are_taken_has_its_time_as_any_other(bench: Bench, more: dict[str, Any]) -> None:
+    source = "import time\ndef run():\n    yield 1\n    time.sleep(600)\n"
+    given: list[Any] = []
+    failed = bench.fails(python_tool(source, **more), give_line=given.append, seconds=2.0)
+    assert str(failed) == "tool node did not end within 2 s"
 
 
 def test_the_lines_of_a_program_are_what_it_prints(bench: Bench) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ _MOST = "peak_bytes"
 SIMULATED = "simulated"
 WITHIN = "within"
 LINE = "line"
+MOST_AHEAD = 256
+"""How many lines a step that streams may be ahead of the slowest step that follows it."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,21 @@ class StepLines:
 
     A later try begins with the first line again, and only the value of the step is sure: where that has another line
     than was passed on, the new one is passed on as well.
+
+    A step that is `MOST_AHEAD` lines ahead of one that follows it waits, and others have its place meanwhile. Only
+    steps that have begun are waited for: one that has not may need the end of this one first.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lines: list[Any] = []
         self._passed_on: list[tuple[int, Any]] = []
-        self._more = asyncio.Event()
+        self._news = asyncio.Event()
+        self._done: dict[str, int] = {}
+        """How many lines each step that follows is done with."""
+        self._free: asyncio.Future[None] | None = None
+        """Is done once the step that waits may give more."""
+        self._stuck = False
         self.given = 0
         """How many lines this try has given."""
         self.on_first: Callable[[], None] | None = None
@@ -65,11 +76,22 @@ class StepLines:
     def begin(self) -> None:
         """A try begins."""
         self.given = 0
+        self._let_go()
 
-    def give(self, line: Any) -> None:
-        """From any thread."""
+    def give(self, line: Any) -> Awaitable[None] | None:
+        """From any thread. In the event loop of the execution, what is to be waited for before more is given, if the
+        step is too far ahead."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.take, line)
+            if _running_loop() is not self._loop:
+                self._loop.call_soon_threadsafe(self.take, line)
+                return None
+            self.take(line)
+        if self._is_within(len(self._passed_on), MOST_AHEAD):
+            return None
+        if self._free is None:
+            self._free = self._loop.create_future()
+            self._wake()
+        return self._free
 
     def close(self, end: StepRecord) -> None:
         """The step has ended so; its value is the list of its lines."""
@@ -77,19 +99,79 @@ class StepLines:
         for line in end.value if end.status == "completed" and isinstance(end.value, list) else ():
             self.take(line)
         self.end = end
-        self._more.set()
+        self._wake()
 
-    async def follow(self) -> AsyncIterator[tuple[int, Any]]:
-        """Each line with its number, until the step has ended."""
+    def join(self, follower: str) -> None:
+        """A step begins to follow."""
+        self._done[follower] = 0
+
+    def count(self, follower: str) -> None:
+        """A step that follows is done with one more line."""
+        if follower in self._done:
+            self._done[follower] += 1
+            self._wake()
+
+    def leave(self, follower: str) -> None:
+        if self._done.pop(follower, None) is not None:
+            self._wake()
+
+    async def follow(self, follower: str) -> AsyncIterator[tuple[int, Any]]:
+        """Each line with its number, until the step has ended; at most `MOST_AHEAD` more than it is done with."""
         at = 0
         while True:
-            more = self._more
-            while at < len(self._passed_on):
+            news = self._news
+            while at < len(self._passed_on) and at - self._done.get(follower, at) < MOST_AHEAD:
                 at += 1
                 yield self._passed_on[at - 1]
-            if self.end is not None:
+            if self.end is not None and at == len(self._passed_on):
                 return
-            await more.wait()
+            await news.wait()
+
+    async def room(self, number: int) -> None:
+        """Wait until the line of this number would not be too far ahead."""
+        await self._until(lambda: self._stuck or self._is_within(number, MOST_AHEAD))
+
+    def stop(self) -> None:
+        """No more lines come, since one could not be made; nothing needs to wait for those that follow."""
+        self._stuck = True
+        self._wake()
+
+    @asynccontextmanager
+    async def lending(
+        self, place: AsyncExitStack, room: Callable[[], AbstractAsyncContextManager[object]]
+    ) -> AsyncIterator[None]:
+        """While the block runs, the place of the step is given back whenever it waits: those who follow may need it."""
+
+        async def lend() -> None:
+            while True:
+                await self._until(lambda: self._free is not None)
+                await place.aclose()
+                await self._until(lambda: self._is_within(len(self._passed_on), MOST_AHEAD // 2))
+                await place.enter_async_context(room())
+                self._let_go()
+
+        lender = asyncio.create_task(lend())
+        try:
+            yield
+        finally:
+            lender.cancel()
+            await asyncio.gather(lender, return_exceptions=True)
+
+    def _is_within(self, number: int, most: int) -> bool:
+        return not self._done or number - min(self._done.values()) < most
+
+    def _let_go(self) -> None:
+        if self._free is not None and not self._free.done():
+            self._free.set_result(None)
+        self._free = None
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self._news.wait()
 
     def take(self, line: Any) -> None:
         if self.end is not None:
@@ -99,11 +181,17 @@ class StepLines:
             return
         self._lines[number : number + 1] = [line]
         self._passed_on.append((number, line))
-        self._more.set()
-        self._more = asyncio.Event()
+        self._wake()
         if self.on_first is not None:
             first, self.on_first = self.on_first, None
             first()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def lines_of(value: Any) -> list[Any]:

@@ -11,8 +11,9 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from .conditions import read_condition
@@ -68,12 +69,15 @@ async def call_until_done(
     for number in range(1, tries + 2):
         call = replace(call, number=number)
         try:
-            async with room(call):
+            async with AsyncExitStack() as place:
+                await place.enter_async_context(room(call))
                 await journal.started(call)
                 began = time.monotonic()
-                if call.lines is not None:
-                    call.lines.begin()
-                async with _limited(step.timeout) if guarded else nullcontext():
+                async with AsyncExitStack() as around:
+                    if call.lines is not None:
+                        call.lines.begin()
+                        await around.enter_async_context(call.lines.lending(place, partial(room, call)))
+                    await around.enter_async_context(_limited(step.timeout) if guarded else nullcontext())
                     result = await caller.call(call)
                 if call.lines is not None:
                     result = replace(result, value=lines_of(result.value))
@@ -227,6 +231,9 @@ class _Scope:
             }
             order.sort(key=place.__getitem__)
         for step_id in order:
+            source = self._followed.get(step_id)
+            if source is not None:
+                self._lines[source].join(step_id)
             group.create_task(self._do(group, self._steps[step_id]))
 
     async def _do(self, group: asyncio.TaskGroup, step: WorkflowStep) -> None:
@@ -242,6 +249,9 @@ class _Scope:
 
             lines.on_first = let_follow
         record = await self._record_of(step)
+        source = self._followed.get(step.step_id)
+        if source is not None:
+            self._lines[source].leave(step.step_id)
         self._records[step.step_id] = record
         self._run.records[self._prefix + step.step_id] = record
         if lines is not None:
@@ -311,16 +321,16 @@ class _Scope:
                 return await self._end(call, StepError(f"needs {source}, which was not completed"))
             items = lines.end.value
         else:
+            tasks = {}
             async with task_group() as group:
-                tasks = {
-                    index: group.create_task(
-                        self._do_part(
-                            self._do_rounds, step, f"{name}[{index}]", {"item": item, "index": index}
-                        )
+                for index, item in enumerate(items):
+                    if step.stream:
+                        await self._lines[step.step_id].room(index)
+                    around = {"item": item, "index": index}
+                    tasks[index] = group.create_task(
+                        self._do_part(self._do_rounds, step, f"{name}[{index}]", around)
                     )
-                    for index, item in enumerate(items)
-                }
-                self._pass_on(step, tasks)
+                    self._pass_on(step, tasks, index)
         if len(items) > MOST_ITEMS:
             return await self._end(call, StepError(_too_many(len(items))))
         records = [tasks[index].result() for index in range(len(items))]
@@ -348,9 +358,12 @@ class _Scope:
         tasks: dict[int, PartTask] = {}
         places: dict[str, tuple[str, PartTask]] = {}
         async with task_group() as group:
-            async for index, item in lines.follow():
+            async for index, item in lines.follow(step.step_id):
                 if index >= MOST_ITEMS:
+                    lines.count(step.step_id)
                     continue
+                if step.stream:
+                    await self._lines[step.step_id].room(index)
                 line, place = line_hash(item), f"{name}[{index}]"
                 known = self._run.journal.finished(place)
                 taken = places[place][0] if place in places else known and known.metrics.get(LINE)
@@ -361,26 +374,24 @@ class _Scope:
                     task = group.create_task(self._do_part(self._do_rounds, step, place, around))
                     places[place] = line, task
                 tasks[index] = places[place][1]
-                self._pass_on(step, {index: tasks[index]}, tasks)
+                tasks[index].add_done_callback(lambda _: lines.count(step.step_id))
+                self._pass_on(step, tasks, index)
         return tasks
 
-    def _pass_on(
-        self, step: WorkflowStep, new: Mapping[int, PartTask], every: Mapping[int, PartTask] | None = None
-    ) -> None:
+    def _pass_on(self, step: WorkflowStep, tasks: Mapping[int, PartTask], index: int) -> None:
         """Give what was done for each item as a line, in the order of the items, if the step streams."""
         lines = self._lines.get(step.step_id)
         if lines is None:
             return
-        tasks = new if every is None else every
 
         def give(_: PartTask) -> None:
             while (task := tasks.get(lines.given)) is not None and task.done() and not task.cancelled():
                 if task.exception() is not None or task.result().status != "completed":
+                    lines.stop()
                     return
                 lines.take(task.result().value)
 
-        for task in new.values():
-            task.add_done_callback(give)
+        tasks[index].add_done_callback(give)
 
     async def _do_rounds(self, step: WorkflowStep, name: str, around: Mapping[str, Any]) -> StepRecord:
         """Do a step until its condition holds, if it has one. Each round is recorded, so that it is done once."""

@@ -7,7 +7,7 @@ import json
 import os
 import signal as signals
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -155,7 +155,7 @@ async def start(
     policy: Policy | None = None,
     hear: Callable[[bytes], None] | None = None,
     overhear: Callable[[bytes], None] | None = None,
-    overhear_answer: Callable[[bytes], None] | None = None,
+    overhear_answer: Callable[[bytes], Awaitable[None] | None] | None = None,
     warm: Warm | None = None,
 ) -> AsyncIterator[Running]:
     """Run a command inside the block; leaving it, however that happens, kills the whole tree.
@@ -163,17 +163,17 @@ async def start(
     With `hear`, which must not raise, every piece of its stdout and stderr is handed to that as it comes: nothing is
     held here, and the bound on output does not apply. A run that floods it is slowed down. `overhear` and
     `overhear_answer`, which must not raise either, are only told each piece of its stderr and of its stdout; everything
-    is held and bounded as without them. With `warm` a
-    function is called in the place of a program.
+    is held and bounded as without them. What `overhear_answer` returns is waited for before more of stdout is read, and
+    does not count as time of the run. With `warm` a function is called in the place of a program.
 
     Raises `IsolationRefused` if the machine lacks a layer of the policy's floor.
     """
     bounds, policy = bounds or Bounds(), policy or Policy()
     await try_layers()
+    overhearing = Overhearing(overhear, overhear_answer)
+    bounds, seconds = _clock(bounds, overhearing)
     spec = spec_of(argv, cwd, bounds, policy, warm)
-    exchange = await _begin(
-        spec.to_json().encode(), stdin, bounds, hear, Overhearing(overhear, overhear_answer), warm
-    )
+    exchange = await _begin(spec.to_json().encode(), stdin, bounds, hear, overhearing, seconds, warm)
     running = Running(exchange, bounds, spec.layers)
     try:
         yield running
@@ -187,6 +187,7 @@ async def _begin(
     bounds: Bounds,
     hear: Callable[[bytes], None] | None,
     overhearing: Overhearing,
+    seconds: float | None,
     warm: Warm | None,
 ) -> SandboxExchange:
     wiring = await new_wiring(with_input=True)
@@ -198,8 +199,24 @@ async def _begin(
         raise
     wiring.let_go()
     return SandboxExchange(
-        wiring, stdin or b"", most_bytes=bounds.output_bytes, hear=hear, overhearing=overhearing
+        wiring,
+        stdin or b"",
+        most_bytes=bounds.output_bytes,
+        hear=hear,
+        overhearing=overhearing,
+        seconds=seconds,
     )
+
+
+_WAITING_SECONDS = 7 * 86_400.0
+
+
+def _clock(bounds: Bounds, overhearing: Overhearing) -> tuple[Bounds, float | None]:
+    """The bounds for the sandbox, and the seconds to be counted here: only here is it known how long a run waits for
+    the reader of its stdout."""
+    if overhearing.stdout is None:
+        return bounds, None
+    return replace(bounds, wall_seconds=bounds.wall_seconds + _WAITING_SECONDS), bounds.wall_seconds
 
 
 def finished(report: dict[str, Any] | None, exchange: SandboxExchange, layers: tuple[str, ...]) -> Finished:
@@ -249,12 +266,13 @@ async def run(
     bounds: Bounds | None = None,
     policy: Policy | None = None,
     overhear: Callable[[bytes], None] | None = None,
-    overhear_answer: Callable[[bytes], None] | None = None,
+    overhear_answer: Callable[[bytes], Awaitable[None] | None] | None = None,
 ) -> Finished:
     """Run a command, or a node with JSON on stdin, to its end. Cancelling kills it.
 
     `overhear` and `overhear_answer`, which must not raise, are told each piece of its stderr and of its stdout as it
-    comes, within the bound on output.
+    comes, within the bound on output. What `overhear_answer` returns is waited for before more of stdout is read, and
+    does not count as time of the run.
 
     Raises `IsolationRefused` if a layer of the policy's floor is missing, `CannotStart` if there is no such program or
     directory, `Broken` if the sandbox itself was killed. Everything else is told by what is returned.
@@ -280,6 +298,7 @@ async def _run_node(
     node: Node, given: bytes, bounds: Bounds, policy: Policy, overhearing: Overhearing
 ) -> Finished:
     await try_layers()
+    bounds, seconds = _clock(bounds, overhearing)
     layers = node_layers(policy, scratch=node.scratch)
     readable, places = existing(policy.readable), placed(policy.places)
     kept_from = hidden(policy, (*readable, *(source for _, source in places)))
@@ -314,6 +333,7 @@ async def _run_node(
         most_bytes=bounds.output_bytes,
         overhearing=overhearing,
         patience_seconds=0.0 if any(overhearing) else _PATIENCE_SECONDS,
+        seconds=seconds,
     )
     try:
         report = await exchange.report(bounds.wall_seconds + BACKSTOP_SECONDS)

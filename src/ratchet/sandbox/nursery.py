@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,7 +109,8 @@ _DRAIN_PAUSE_SECONDS = 0.01
 class Output:
     """What a run writes, read no further than its bound: as it comes from when `listen` was called, or at the end.
 
-    Each piece is handed to `overhear`, if somebody wants it before the end; after that `changed` is called.
+    Each piece is handed to `overhear`, if it is wanted before the end; after that `changed` is called. If `overhear`
+    returns something to wait for, nothing more is read until then, and `paused` is called with whether that is so.
     """
 
     def __init__(
@@ -117,7 +118,8 @@ class Output:
         descriptor: int,
         most_bytes: int,
         changed: Callable[[], None],
-        overhear: Callable[[bytes], None] | None = None,
+        overhear: Callable[[bytes], Awaitable[None] | None] | None = None,
+        paused: Callable[[bool], None] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor: int | None = descriptor
@@ -125,6 +127,7 @@ class Output:
         self._total = 0
         self._changed = changed
         self._overhear = overhear
+        self._paused = paused
         self._listening = False
         self.held = bytearray()
         os.set_blocking(descriptor, False)
@@ -162,12 +165,27 @@ class Output:
         kept = piece[: max(0, self._most_bytes - self._total)]
         self.held += kept
         self._total += len(piece)
-        if kept and self._overhear is not None:
-            self._overhear(kept)
+        wait = self._overhear(kept) if kept and self._overhear is not None else None
         if not piece or self.over:
             self.close()
+        elif wait is not None and self._listening:
+            self._pause(wait)
         self._changed()
         return bool(piece)
+
+    def _pause(self, wait: Awaitable[None]) -> None:
+        assert self._descriptor is not None
+        self._loop.remove_reader(self._descriptor)
+        self._listening = False
+
+        def go_on(_: asyncio.Future[None]) -> None:
+            if self._paused is not None:
+                self._paused(False)
+            self.listen()
+
+        if self._paused is not None:
+            self._paused(True)
+        asyncio.ensure_future(wait).add_done_callback(go_on)
 
 
 class Drain:
@@ -257,7 +275,8 @@ class Overhearing(NamedTuple):
     """What is only told each piece that a run writes, as it comes."""
 
     stderr: Callable[[bytes], None] | None = None
-    stdout: Callable[[bytes], None] | None = None
+    stdout: Callable[[bytes], Awaitable[None] | None] | None = None
+    """May return what is to be waited for before more is read."""
 
 
 _MOST_REPORT_BYTES = 64 * 1024
@@ -268,7 +287,8 @@ class SandboxExchange:
     """Belongs to the event loop in which it was made. `ended` is set once nothing of the run is left.
 
     Output is listened to after `patience_seconds`. A run that ends before is read in one go at its end, which costs far
-    less; one that writes more than a pipe holds waits that long, once.
+    less; one that writes more than a pipe holds waits that long, once. With `seconds` the time is kept here and not by
+    the sandbox, and what a run waits for the reader of its stdout does not count.
     """
 
     def __init__(
@@ -280,6 +300,7 @@ class SandboxExchange:
         hear: Callable[[bytes], None] | None = None,
         overhearing: Overhearing = Overhearing(),  # noqa: B008  it cannot be changed
         patience_seconds: float = 0.0,
+        seconds: float | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._line = wiring.line
@@ -292,11 +313,17 @@ class SandboxExchange:
         self.stdout: Output | Drain
         self.stderr: Output | Drain
         if hear is None:
-            self.stdout = Output(wiring.stdout, most_bytes, self._changed, overhearing.stdout)
+            self.stdout = Output(
+                wiring.stdout, most_bytes, self._changed, overhearing.stdout, self._set_paused
+            )
             self.stderr = Output(wiring.stderr, most_bytes, self._changed, overhearing.stderr)
         else:
             self.stdout, self.stderr = Drain(wiring.stdout, hear), Drain(wiring.stderr, hear)
         self._input = None if wiring.stdin is None else Input(wiring.stdin, stdin)
+        self._left = seconds
+        self._since = 0.0
+        self._clock: asyncio.TimerHandle | None = None
+        self._set_paused(False)
         self._line.setblocking(False)
         self._loop.add_reader(self._line.fileno(), self._hear)
         self._patience = self._loop.call_later(patience_seconds, self._listen) if patience_seconds else None
@@ -338,8 +365,9 @@ class SandboxExchange:
         if self._line.fileno() >= 0:
             self._loop.remove_reader(self._line.fileno())
             self._line.close()
-        if self._patience is not None:
-            self._patience.cancel()
+        for timer in (self._patience, self._clock):
+            if timer is not None:
+                timer.cancel()
         if self._input is not None:
             self._input.close()
         self.stdout.close()
@@ -351,6 +379,17 @@ class SandboxExchange:
     def _give_up(self) -> None:
         self._late = not self.ended.is_set()
         self.close()
+
+    def _set_paused(self, paused: bool) -> None:
+        if self._left is None or self.ended.is_set():
+            return
+        if self._clock is not None:
+            self._clock.cancel()
+            self._left -= self._loop.time() - self._since
+            self._clock = None
+        if not paused:
+            self._since = self._loop.time()
+            self._clock = self._loop.call_later(self._left, self.stop, Stopped.WALL)
 
     def _listen(self) -> None:
         self.stdout.listen()

@@ -95,8 +95,8 @@ class Occasion:
     may be called from any thread. `run_workflow` carries out a tool that is itself a workflow. `folder` is where
     relative paths start. `servers` keeps MCP servers for the next call; without it one is started for each.
     `answers` are those of an earlier process of the run. `give_line` takes each line of the answer as it comes, from
-    any thread; only what is answered is sure. What is called only to be `tried` is no use of a tool, and not on its
-    record.
+    any thread; only what is answered is sure. In the event loop of the call it may return something to wait for before
+    the next line. What is called only to be `tried` is no use of a tool, and not on its record.
     """
 
     runtime: Runtime
@@ -108,24 +108,30 @@ class Occasion:
     servers: KeptServers | None = None
     answers: Answers | None = None
     run_workflow: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[ToolResult]] | None = None
-    give_line: Callable[[Any], None] | None = None
+    give_line: Callable[[Any], Awaitable[None] | None] | None = None
     tried: bool = False
 
 
 class LineReader:
-    """Cuts a text that comes in pieces into lines, and passes on each once it is whole."""
+    """Cuts a text that comes in pieces into lines, and passes on each once it is whole. Returns what is to
+    be waited for, if there is anything."""
 
-    def __init__(self, give: Callable[[Any], None], read: Callable[[str], Any] | None = None) -> None:
+    def __init__(
+        self, give: Callable[[Any], Awaitable[None] | None], read: Callable[[str], Any] | None = None
+    ) -> None:
         self._give = give
         self._read = read
         self._rest = ""
 
-    def __call__(self, piece: str) -> None:
+    def __call__(self, piece: str) -> Awaitable[None] | None:
+        wait = None
         *lines, self._rest = (self._rest + piece).split("\n")
         for line in lines:
             # What cannot be read is no line; the answer as a whole is looked at anyway.
             with contextlib.suppress(ValueError):
-                self._give(line.removesuffix("\r") if self._read is None else self._read(line))
+                given = self._give(line.removesuffix("\r") if self._read is None else self._read(line))
+                wait = given or wait
+        return wait
 
 
 def variable(name: str, settings: Tools) -> str:

@@ -16,7 +16,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -136,7 +136,7 @@ def listener_to(occasion: Occasion) -> Callable[[bytes], None] | None:
 
 def line_listener(
     occasion: Occasion, read: Callable[[str], Any] | None = None
-) -> Callable[[bytes], None] | None:
+) -> Callable[[bytes], Awaitable[None] | None] | None:
     """What takes the pieces of the answer as they come; `None` if nothing takes lines."""
     if occasion.give_line is None:
         return None

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.flowkit.execution import MOST_AHEAD
 from ratchet.flowkit.spec import Repeat
 from ratchet.kernel import StepStatus
-from ratchet.ledger import Ledger
+from ratchet.ledger import EventFilter, Ledger
+from ratchet.ledger import events as log
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
 from ratchet.runtime import Runtime
 from tests.runtime.fleet import Fleet
@@ -238,3 +240,40 @@ def wait_for_marks(ledger: Ledger, run_id: int, file: Path, least: int) -> None:
             return len(marks(file)) >= least or get_run(tx, run_id).status.stands
 
     eventually(enough)
+
+
+@pytest.mark.soak
+def test_a_step_that_streams_waits_for_the_next_one_also_where_they_share_one_place(
+    runtime: Runtime, ledger: Ledger, fleet: Fleet
+) -> None:
+    """How far it is ahead is what it had said of itself before each line was done."""
+    lines, wide = 700, 1_400
+    rows = f"""
+import sys
+def run():
+    for number in range({lines}):
+        print(number, file=sys.stderr, flush=True)
+        yield [number, "x" * {wide}]
+"""
+    spec = workflow(
+        "flood",
+        python("rows", "rows", stream=True),
+        python("first", "first", for_each="steps.rows.output", input_mapping={"pair": "item"}),
+        tools={"rows": rows, "first": "def run(pair):\n    return pair[0]\n"},
+    )
+    run_id = start(runtime, spec)
+    fleet.add(**{"runtime.slots": 1, "workflows.concurrency": 1})
+    assert settle(ledger, run_id, 300.0)["outputs"] == {"first": list(range(lines))}
+    with ledger.read() as tx:
+        names = {step.id: step.name for step in list_steps(tx, run_id)}
+        events = [*log.since(tx.connection, where=EventFilter(run_id=run_id), limit=100_000)]
+    said, done, ahead = "", 0, []
+    for event in events:
+        if event.type == "step.output":
+            said += event.data["text"]
+        elif event.type == "step.completed" and names[event.step_id].startswith("first["):
+            done += 1
+        ahead.append(len(said.splitlines()) - done)
+    in_the_pipe = 2 * 64 * 1024 // wide
+    assert (len(said.splitlines()), done) == (lines, lines)
+    assert max(ahead) <= MOST_AHEAD + in_the_pipe + 8
