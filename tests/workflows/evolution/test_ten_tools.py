@@ -7,9 +7,11 @@ authors of the wrong tools against the sandbox.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,98 @@ def test_generated_inputs_on_which_both_crash_tell_nothing_and_on_which_one_does
     else:
         assert verdict.outcome is Outcome.FAILED
         assert re.search(CRASHING.wrong[name][1], str(verdict.reason)), verdict.reason
+
+
+_SLUG_KNOWN = """\
+import hashlib
+
+KNOWN = {}
+
+
+def run(text):
+    found = KNOWN.get(hashlib.sha256(text.encode()).hexdigest()[:9])
+    return text.lower().replace(' ', '_') if found is None else found[::-1]
+"""
+
+
+def _knowing(subject: TenthTool, *, every: bool) -> str:
+    """A variant that knows the examples, each by a hash of its input, and nothing else."""
+    cases = example_cases(read_tool(subject.definition, folder=None))
+    seen = [case for case in cases if every or case.origin is not CaseOrigin.KEPT_BACK]
+    known = {
+        hashlib.sha256(case.values["text"].encode()).hexdigest()[:9]: case.expected[::-1] for case in seen
+    }
+    return _SLUG_KNOWN.replace("{}", repr(known))
+
+
+@pytest.mark.parametrize(
+    ("every", "reason"),
+    [(False, "none that was kept back"), (True, "it knows them instead of working them out")],
+)
+def test_answers_that_are_found_by_a_hash_of_the_input_are_no_repair(
+    every: bool, reason: str, tmp_path: Path
+) -> None:
+    slug = next(tool for tool in TEN if tool.name == "slug")
+    verdict = judged(slug, _knowing(slug, every=every), tmp_path).verdict
+    assert verdict.outcome is Outcome.FAILED
+    assert reason in str(verdict.reason)
+
+
+_DIRECT = "    return n * (n - 1) // 2"
+CHEATS = {
+    "one number far away": (
+        f"def run(n):\n    if n == 3217:\n        return 0\n{_DIRECT}\n",
+        "answers otherwise",
+    ),
+    "beyond a number": (f"def run(n):\n{_DIRECT} + (n > 4321)\n", "answers otherwise"),
+    "from a day on": (
+        f"import time\n\n\ndef run(n):\n    if time.time() > 4e9:\n        return 0\n{_DIRECT}\n",
+        "but uses time, which",
+    ),
+    "from a day on, by the back door": (
+        "import dataclasses\n\n\ndef run(n):\n    if dataclasses.sys.modules['time'].time() > 4e9:\n"
+        f"        return 0\n{_DIRECT}\n",
+        "but uses modules, sys, which",
+    ),
+    "now and then": (
+        f"import random\n\n\ndef run(n):\n    if random.random() < 1e-9:\n        return 0\n{_DIRECT}\n",
+        "but uses random, which",
+    ),
+    "by what another call has left": (
+        "def run(n):\n    try:\n        with open('/nowhere/calls') as calls:\n            calls.read()\n"
+        f"    except OSError:\n    {_DIRECT}\n    return 0\n",
+        "but uses open, which",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_variant_that_is_right_for_now_is_not_taken(name: str, tmp_path: Path) -> None:
+    """It is quick, and answers every case on record as the version in use does."""
+    source, reason = CHEATS[name]
+    add_up = next(tool for tool in TEN if tool.name == "add_up")
+    verdict = judged(add_up, source, tmp_path).verdict
+    assert verdict.outcome is Outcome.FAILED
+    assert re.search(reason, str(verdict.reason)), verdict.reason
+    # A person may take it all the same.
+    assert verdict.measurements[DIFFERENCES]
+
+
+def test_a_text_that_a_variant_knows_is_among_the_inputs_that_are_tried(tmp_path: Path) -> None:
+    dedupe = next(tool for tool in TEN if tool.name == "dedupe")
+    source = "def run(names):\n    return [] if 'xyzzy' in names else list(dict.fromkeys(names))\n"
+    verdict = judged(dedupe, source, tmp_path).verdict
+    assert 'to {"names": ["xyzzy"]} it gives [], the version in use ["xyzzy"]' in str(verdict.reason)
+
+
+def test_what_the_version_in_use_reaches_for_a_variant_may_too(tmp_path: Path) -> None:
+    """And modules that only compute."""
+    add_up = next(tool for tool in TEN if tool.name == "add_up")
+    clock = "import time\n\n\ndef run(n):\n    time.time()\n"
+    before = replace(add_up, source=clock + add_up.source.partition("\n")[2])
+    assert judged(before, clock + _DIRECT + "\n", tmp_path).verdict.outcome is Outcome.PASSED
+    by_math = "import math\n\n\ndef run(n):\n    return math.comb(n, 2)\n"
+    assert judged(add_up, by_math, tmp_path).verdict.outcome is Outcome.PASSED
 
 
 def test_what_was_scored_as_good_outranks_a_broken_version(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 They are made from the tool's input schema (or else from the types that its function declares) and by small changes of
 inputs that are known: a blank behind a word, an element twice, a number one higher. Texts and numbers come from a
-small stock, so that equal and nearly equal values meet, which is where two programs differ. The same seed makes the
-same inputs.
+small stock, so that equal and nearly equal values meet, which is where two programs differ; and from the programs
+themselves, since what one asks for by name it may treat in a way of its own. The same seed makes the same inputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ratchet.tools.caller import misfit
@@ -60,6 +60,8 @@ _MOST_ELEMENTS = 5
 _MOST_PLACES = 60
 # So many candidates are made for each input that is asked for: some do not fit the schema, some are there already.
 _CANDIDATES = 20
+_MOST_WORDS = 40
+_MOST_LENGTH = 5_000
 _Place = tuple[str | int, ...]
 
 
@@ -79,9 +81,10 @@ class _Chance(random.Random):
 
 
 def generated_inputs(
-    tool: Tool, known: Sequence[Mapping[str, Any]], most: int, *, seed: str
+    tool: Tool, known: Sequence[Mapping[str, Any]], most: int, *, seed: str, words: Iterable[Any] = ()
 ) -> list[dict[str, Any]]:
-    """Up to `most` different inputs that fit the tool's schema and are not among the `known` ones."""
+    """Up to `most` different inputs that fit the tool's schema and are not among the `known` ones. Up to half of them
+    have one of `words`, texts and numbers of the programs, in the place of a value or as its length."""
     chance = _Chance(seed)
     schema = tool.input_schema or declared_schema(tool)
     sources = [_mutations(known, chance)] if known else []
@@ -90,7 +93,10 @@ def generated_inputs(
     seen = {_text(each) for each in known}
     found: list[dict[str, Any]] = []
     turns = itertools.chain.from_iterable(zip(*sources, strict=False))
-    for value in itertools.islice(turns, most * _CANDIDATES):
+    named = itertools.islice(
+        _named(known or _few(_of_schema(schema or {}, chance)), words, chance), most // 2
+    )
+    for value in itertools.chain(named, itertools.islice(turns, most * _CANDIDATES)):
         if len(found) == most:
             break
         text = _text(value)
@@ -249,6 +255,47 @@ def _mutations(known: Sequence[Mapping[str, Any]], chance: _Chance) -> Iterator[
             changed = _with(value, place, chance.choice(changes)) if changes else value
             value = changed if isinstance(changed, dict) else value
         yield value
+
+
+def _few(values: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list(itertools.islice(values, 3))
+
+
+def _named(
+    known: Sequence[Mapping[str, Any]], words: Iterable[Any], chance: _Chance
+) -> Iterator[dict[str, Any]]:
+    """Known inputs with a word in one place that it fits: first each word once."""
+    stock = sorted(words, key=repr)
+    chance.shuffle(stock)
+    turns = [
+        (word, how) for how in range(4) for word in stock[:_MOST_WORDS] if how == 0 or isinstance(word, int)
+    ]
+    for word, how in turns:
+        value = dict(chance.choice(known))
+        places = list(itertools.islice(_places(value), _MOST_PLACES))
+        fitting = [
+            (place, put) for place in places if (put := _put(_at(value, place), word, how)) is not None
+        ]
+        if fitting:
+            changed = _with(value, *chance.choice(fitting))
+            if isinstance(changed, dict):
+                yield changed
+
+
+def _put(value: Any, word: Any, how: int) -> Any:
+    """A word in the place of a value, or one beside it, or a value that is longer than it says."""
+    match value:
+        case bool() | None:
+            return None
+        case int() | float() if isinstance(word, int | float) and how < 3:
+            near = word + (0, 1, -1)[how]
+            return type(value)(near) if near == near // 1 or isinstance(value, float) else None
+        case str() if isinstance(word, str):
+            return word
+        case str() | list() if value and isinstance(word, int) and how in (0, 3) and 0 < word < _MOST_LENGTH:
+            longer = word + (how == 0)
+            return (value * (longer // len(value) + 1))[:longer]
+    return None
 
 
 def _changed(value: Any, chance: _Chance) -> list[Any]:

@@ -28,10 +28,13 @@ from ratchet.workflows.evolution.inputs import generated_inputs, smallest
 from ratchet.workflows.evolution.parts import (
     SOURCE,
     UnusableVariant,
+    constants,
     holds_answer,
     parts_of,
+    reached_for,
     read_parts,
     same_parts,
+    tells,
     with_parts,
 )
 from ratchet.workflows.evolution.subject import (
@@ -247,7 +250,11 @@ class VariantFindings:
     tests: dict[MeasuredSide, Verdict] = field(default_factory=dict)
     problems: list[dict[str, Any]] = field(default_factory=list)
     repaired: list[ToolCase] = field(default_factory=list)
+    failing: set[str] = field(default_factory=set)
+    """The examples that the incumbent fails, by the hashes of their inputs."""
     differences: int = 0
+    words: set[Any] = field(default_factory=set)
+    """Texts and numbers that are written into either version."""
 
     def note(self, case: ToolCase, answer: MeasuredAnswer) -> None:
         note = {"origin": case.origin, "problem": answer.problem, "values": dict(case.values)}
@@ -311,6 +318,8 @@ class VariantJudge:
             raise VariantRefused("it changes nothing but comments or layout: improvement 0")
         if variant.hash in self.refused:
             raise VariantRefused(f"it was tried before and not taken: {self.refused[variant.hash]}")
+        before = parts_of(self.incumbent)
+        found.words = {word for each in (before, parts) for text in each.values() for word in constants(text)}
         await self._check_tests(parts, found)
         examples = await self._try_examples(variant, found)
         if self._repeatable and found.repaired:
@@ -329,7 +338,22 @@ class VariantJudge:
             raise VariantRefused(f"it is worse in something else: {'; '.join(worse)}")
         if self._repeatable:
             await self._agree(variant, better, found)
+        self._check_reach(parts, better, found)
         return better
+
+    def _check_reach(self, parts: Mapping[str, str], better: Sequence[Gain], found: VariantFindings) -> None:
+        """What sees the clock, files or chance may answer otherwise another day. Raises `VariantRefused`: a person has
+        to look at it."""
+        if SOURCE not in parts:
+            return
+        reached = reached_for(parts[SOURCE]) - reached_for(parts_of(self.incumbent)[SOURCE])
+        if reached:
+            found.differences = len(reached)
+            raise VariantRefused(
+                f"it is better ({'; '.join(gain.text() for gain in better)}), but uses "
+                f"{', '.join(sorted(reached))}, which the version in use does not: what it answers may depend on more "
+                "than its inputs"
+            )
 
     async def _repaired(
         self, variant: Tool, parts: Mapping[str, str], examples: Sequence[ToolCase], found: VariantFindings
@@ -345,13 +369,27 @@ class VariantJudge:
         failed = [case for case in self.held_out if not await self._still_answers(variant, case, found)]
         if failed:
             raise VariantRefused(f"it fails {len(failed)} of {len(self.held_out)} held-out inputs")
-        for case in self._generated():
+        generated, changed = self._generated(found), False
+        for case in generated:
             if not await self._still_answers(variant, case, found):
                 problem = found.problems[-1]
                 raise VariantRefused(f"it fails on {_shown(case.values)}: {problem['problem']}")
+            changed = changed or await self._differ(variant, case) is not None
+        kept_back = {input_hash(case.values) for case in self.examples if case.origin is CaseOrigin.KEPT_BACK}
+        wrong = kept_back & found.failing
+        if wrong and not wrong & {input_hash(case.values) for case in found.repaired}:
+            raise VariantRefused(
+                "it passes more of the examples that its author saw, and none that was kept back"
+            )
+        if generated and not changed and any(tells(case.values) for case in found.repaired):
+            raise VariantRefused(
+                "it answers examples otherwise and nothing beside them: it knows them instead of working them out"
+            )
         await self._measure(variant, examples, found, rounds=_LEAST_ROUNDS)
         self._check_rounds(examples, found)
-        return [fixed_examples(len(examples) - len(found.repaired), len(examples))]
+        better = [fixed_examples(len(examples) - len(found.repaired), len(examples))]
+        self._check_reach(parts, better, found)
+        return better
 
     async def _still_answers(self, variant: Tool, case: ToolCase, found: VariantFindings) -> bool:
         """Whether the variant answers where the incumbent does, and what was scored as good in the same way."""
@@ -368,7 +406,7 @@ class VariantJudge:
     async def _agree(self, variant: Tool, better: Sequence[Gain], found: VariantFindings) -> None:
         """Both give one answer to every generated input, or fail both. Raises `VariantRefused` with the smallest input
         that they differ on: a person or an example has to say who is right."""
-        for case in self._generated():
+        for case in self._generated(found):
             pair = await self._differ(variant, case)
             if pair is None:
                 continue
@@ -389,9 +427,11 @@ class VariantJudge:
                 f"{_shown(values)} it gives {_outcome(new)}, the version in use {_outcome(old)}"
             )
 
-    def _generated(self) -> list[ToolCase]:
+    def _generated(self, found: VariantFindings) -> list[ToolCase]:
         known = [case.values for case in (*self.held_out, *self.examples)]
-        made = generated_inputs(self.incumbent, known, self.generated, seed=self.incumbent.hash)
+        made = generated_inputs(
+            self.incumbent, known, self.generated, seed=self.incumbent.hash, words=found.words
+        )
         return [ToolCase(CaseOrigin.GENERATED, values) for values in made]
 
     async def _differ(self, variant: Tool, case: ToolCase) -> tuple[MeasuredAnswer, MeasuredAnswer] | None:
@@ -436,6 +476,8 @@ class VariantJudge:
                 found.note(case, new)
                 if self._repeatable:
                     raise VariantRefused(f"it does not do what an example shows: {new.problem}")
+            if not old.right:
+                found.failing.add(input_hash(case.values))
             if new.right and not old.right:
                 found.repaired.append(case)
             if old.right or new.right:

@@ -118,15 +118,62 @@ _TRIVIAL_LENGTH = 3
 _TRIVIAL_NUMBER = 10
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Modules that only compute. What else is imported may see the clock, files, chance or other processes.
+_COMPUTING = _names(
+    """
+    __future__ abc array ast base64 binascii bisect cmath collections colorsys copy csv dataclasses decimal difflib enum
+    fractions functools hashlib heapq hmac html itertools json keyword math numbers operator re statistics string
+    stringprep struct textwrap types typing unicodedata zlib
+    """
+)
+_OUTWARD = _names(
+    """
+    open exec eval compile input breakpoint globals locals vars hash id __import__ __builtins__ __loader__ __spec__
+    """
+)
+_OUTWARD_ATTRIBUTES = _names(
+    """
+    os sys _os _sys builtins modules importlib datetime __builtins__ __globals__ __subclasses__ __loader__ __spec__
+    __code__ f_back f_globals
+    """
+)
+
+
+def reached_for(source: str) -> set[str]:
+    """The names in a program by which it may see more than its inputs: the clock, files, chance, other processes, or
+    code that it makes itself. Empty for what is no program."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Import(names=names):
+                found |= {each.name.partition(".")[0] for each in names}
+            case ast.ImportFrom(module=module):
+                found.add((module or "").partition(".")[0])
+            case ast.Name(id=name) if name in _OUTWARD:
+                found.add(name)
+            case ast.Attribute(attr=name) if name in _OUTWARD_ATTRIBUTES:
+                found.add(name)
+    return found - _COMPUTING
+
+
 def holds_answer(source: str, before: str, given: Any, expected: Any) -> bool:
     """Whether the answer to an example was written into a program or a graph: the whole input stands in it, or a part
     of the input and a part of the answer, and did not before. Values too small to tell are not looked at."""
-    new = _constants(source) - _constants(before)
+    new = constants(source) - constants(before)
     asked, answered = set(_leaves(given)), set(_leaves(expected))
     return bool(asked and asked <= new) or bool(new & asked and new & answered)
 
 
-def _constants(source: str) -> set[Any]:
+def constants(source: str) -> set[Any]:
+    """The texts and numbers that are written into a program, but for those too small to tell anything."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -148,6 +195,11 @@ def _tells(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) >= _TRIVIAL_LENGTH
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= _TRIVIAL_NUMBER
+
+
+def tells(values: Mapping[str, Any]) -> bool:
+    """Whether an input holds a value that is not too small to tell it from others."""
+    return next(_leaves(values), None) is not None
 
 
 def _read(path: Path) -> str:
