@@ -25,47 +25,71 @@ _MOST_TAGS = 50
 _LONGEST_TAG = 200
 # A figure, what stands in quotes, or a word that begins with a capital letter.
 _QUOTED = re.compile(r"\"([^\"]{1,200})\"|“([^”]{1,200})”|`([^`]{1,200})`|(?<!\w)'([^']{1,200})'(?!\w)")
-_FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
+_FIGURE = re.compile(r"(?<![\w-])-\d+(?:[.,:]\d+)*|\d+(?:[.,:]\d+)*|[½⅓⅔¼¾⅕⅛⅜⅝⅞²³]")
 _NAME = re.compile(r"[^\W\d_]\w*")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+# Behind a figure, an exclamation mark is a factorial.
+_STOP = re.compile(r"[ .…]*(?:(?<!\d)[ .!…]+)?$")
 _BEGINNING = re.compile(r"(?:^|[.!?:;]\s+)[^\w]*\w+")
-_AMOUNTS = frozenset(
-    (
-        *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-        *(
-            "twenty",
-            "thirty",
-            "fifty",
-            "hundred",
-            "thousand",
-            "half",
-            "once",
-            "twice",
-            "all",
-            "every",
-            "both",
-        ),
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_AMOUNTS = _words(
+    """
+    one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+    nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion dozen half third
+    quarter fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth
+    seventeenth eighteenth nineteenth twentieth once twice thrice all every both each any some
+    """
+)
+# In the languages that are likely; the opposite in another one is still asked about.
+_NEGATIONS = _words(
+    """
+    not no never none nothing neither nor without except excluding unless cannot avoid skip ignore but lacking hardly
+    dont doesnt didnt isnt arent wont cant shouldnt mustnt nicht kein keine keinen keiner nie niemals ohne außer ne pas
+    jamais sans aucun sin nunca ningún non senza mai nessun nessuna não nao nem sem nunca geen niet nooit zonder bez
+    inte inga ingen ej utan ikke ingen uden uten не нет без никогда ни
+    """
+)
+# Chinese and Japanese do not put blanks between words.
+_NEGATION_SIGNS = ("不", "别", "勿", "没", "无", "未", "ない", "ません", "なし", "않", "안 ", "없")
+# Of each row a sentence means one: two that name different ones ask for different things.
+_EXCLUSIVE = tuple(
+    {word: column for column, words in enumerate(row.split("/")) for word in words.split()}
+    for row in (
+        "ascending / descending",
+        "first earliest oldest / last latest newest",
+        "before / after",
+        "least minimum min smallest lowest shortest fewest / most maximum max largest biggest highest longest",
+        "more above over exceeding / less fewer below under",
+        "up upper uppercase capital capitals / down lower lowercase small",
+        "start begin / stop end cease quit",
+        "keep retain leave / remove delete drop discard erase",
+        "include including with / exclude without",
+        "accept allow permit approve / refuse deny reject forbid",
+        "encrypt encode compress pack zip / decrypt decode decompress unpack unzip",
+        "increase raise grow add plus / decrease reduce shrink subtract minus",
+        "import load read / export save write",
+        "left / right",
+        "enable / disable",
+        "sorted / unsorted",
+        "english / german / french / spanish / italian / portuguese / dutch / polish / russian / chinese / japanese / "
+        "korean / turkish / arabic / swedish / danish / norwegian / finnish / greek / czech / hindi / hebrew / latin",
+        "km kilometers kilometres / m meters metres / cm / mm / miles mi / feet ft / inches / yards",
+        "kg kilograms / g grams / mg / pounds lb lbs / ounces oz / tons tonnes",
+        "celsius / fahrenheit / kelvin",
+        "seconds second / minutes minute / hours hour / days day / weeks week / months month / years year",
+        "daily / weekly / monthly / yearly / hourly",
+        "euro euros eur / dollar dollars usd / pound gbp / yen jpy / franc francs chf",
+        "words word / letters letter characters / lines line / sentences sentence / paragraphs paragraph / pages page",
+        "json / csv / yaml / xml / html / markdown / pdf / toml",
     )
 )
-_NEGATIONS = frozenset(
-    (
-        *(
-            "not",
-            "no",
-            "never",
-            "none",
-            "nothing",
-            "neither",
-            "nor",
-            "without",
-            "except",
-            "excluding",
-            "unless",
-        ),
-        *("cannot", "avoid", "skip", "ignore", "nicht", "kein", "keine", "keinen", "nie", "niemals", "ohne"),
-        *("außer", "ne", "pas", "jamais", "sans", "sin", "nunca"),
-    )
-)
+_PREFIXES = ("non-", "non", "un", "in", "dis", "im", "anti-")
 # Below this, two texts have nothing to do with each other.
 _NEAR = 0.4
 _SHARED = 0.3
@@ -146,8 +170,9 @@ def plain(sentence: str) -> str:
 
 
 def mark_of(sentence: str) -> str:
-    """The same for the same sentence, however it is spaced and with or without a full stop."""
-    text = unicodedata.normalize("NFC", plain(sentence)).rstrip(" .!…")
+    """The same for the same sentence, however it is spaced outside of quotes and with or without a full stop."""
+    spaced = sentence.strip() if _QUOTED.search(sentence) else plain(sentence)
+    text = _STOP.sub("", unicodedata.normalize("NFC", spaced))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
@@ -167,17 +192,26 @@ def particulars(sentence: str) -> frozenset[str]:
 def decisive_words(sentence: str) -> list[str]:
     """The words by which a sentence says that something is not to be, and the amounts that it spells out."""
     words = [folded(word).replace("’", "'") for word in _WORD.findall(plain(sentence))]
+    text = plain(sentence)
     return sorted(
-        "not" if word.endswith("n't") else word
-        for word in words
-        if word in _NEGATIONS or word in _AMOUNTS or word.endswith("n't")
+        [
+            *("not" if word.endswith("n't") else word for word in words if _decides(word)),
+            *(sign.strip() for sign in _NEGATION_SIGNS for _ in range(text.count(sign))),
+        ]
     )
 
 
+def _decides(word: str) -> bool:
+    return word in _NEGATIONS or word in _AMOUNTS or word.endswith("n't")
+
+
 def differ_in(one: str, other: str) -> str | None:
-    """A particular of one sentence that the other does not have: a name, a figure, an amount, or a negation."""
+    """A particular of one sentence that the other does not have: a name, a figure, an amount, a negation, or a word
+    whose opposite the other has."""
     words = Counter(decisive_words(one)), Counter(decisive_words(other))
     if odd := sorted({*(words[0] - words[1]), *(words[1] - words[0])}):
+        return odd[0]
+    if odd := _opposed(one, other) or _opposed(other, one):
         return odd[0]
     for here, there in ((one, other), (other, one)):
         text = folded(plain(there))
@@ -185,6 +219,18 @@ def differ_in(one: str, other: str) -> str | None:
             if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text) is None:
                 return each
     return None
+
+
+def _opposed(one: str, other: str) -> list[str]:
+    """Words of the first sentence that the second has with a prefix of denial, or whose opposite it has instead."""
+    here, there = ([folded(word) for word in _HYPHENATED.findall(plain(each))] for each in (one, other))
+    denied = {prefix + word for word in here for prefix in _PREFIXES} & {*there} - {*here}
+    odd = [word for word in here if any(prefix + word in denied for prefix in _PREFIXES)]
+    for meant in _EXCLUSIVE:
+        means = [Counter(meant[word] for word in words if word in meant) for words in (here, there)]
+        if all(means) and means[0] != means[1]:
+            odd += [word for word in here if word in meant]
+    return sorted(odd)
 
 
 def shared_words(one: str, other: str) -> float:

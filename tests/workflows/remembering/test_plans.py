@@ -76,6 +76,63 @@ def test_sentences_that_name_other_things_are_not_the_same(
     assert (differ_in(other, one) is None) == (difference is None)
 
 
+OPPOSITES = [
+    ("Take the top ½", "Take the top ¼"),
+    ("Keep non-empty lines", "Keep empty lines"),
+    ("Keep nonempty lines", "Keep empty lines"),
+    ("Remove lines that are unsorted", "Remove lines that are sorted"),
+    ("Translate the letter to german", "Translate the letter to french"),
+    ("Sort ascending", "Sort descending"),
+    ("Convert 5 km to miles", "Convert 5 m to miles"),
+    ("Send it everywhere but Berlin", "Send it to Berlin"),
+    ("Convert -5 to F", "Convert 5 to F"),
+    ("List files lacking a header", "List files with a header"),
+    ("Dont remove duplicates", "Remove duplicates"),
+    ("Delete the fifteenth row", "Delete the fourteenth row"),
+    ("Summarise in thirteen words", "Summarise in fourteen words"),
+    ("Summarise in 3 sentences", "Summarise in 3 words"),
+    ("Keep rows of at least 3", "Keep rows of at most 3"),
+    ("Stop removing duplicates", "Start removing duplicates"),
+    ("Encrypt the file", "Decrypt the file"),
+    ("Keep the newest file", "Keep the oldest file"),
+    ("Не удаляй дубликаты", "Удаляй дубликаты"),  # noqa: RUF001
+    ("Non rimuovere i duplicati", "Rimuovere i duplicati"),
+    ("Não remova duplicados", "Remova duplicados"),
+    ("Verwijder geen dubbele namen", "Verwijder dubbele namen"),
+    ("Ta inte bort dubbletter", "Ta bort dubbletter"),
+    ("不要删除重复", "删除重复"),
+    ("重複を削除しない", "重複を削除する"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), OPPOSITES)
+def test_opposites_other_units_and_other_languages_are_not_even_asked_about(one: str, other: str) -> None:
+    assert differ_in(one, other) is not None
+    assert differ_in(other, one) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Remove duplicate names", "Delete names that are duplicates"),
+        ("Sort the names and remove the last line", "Sort the names and drop the last line"),
+        ("Summarise the text", "Give a summary of the text"),
+        ("Put the inputs in order", "Put inputs in order"),
+    ],
+)
+def test_the_same_in_other_words_may_be_asked_about(one: str, other: str) -> None:
+    assert differ_in(one, other) is None
+
+
+def test_a_sentence_is_another_with_a_factorial_or_other_blanks_in_quotes(memory: Memory) -> None:
+    for sentence in ("Compute 5!", 'Split by " "', "Say hello!"):
+        remember_plan(memory, sentence, "first", HASH)
+    for sentence in ("Compute 5", 'Split by "  "'):
+        assert not find_plans(memory, sentence)[0].exact
+    for sentence in ("Compute 5! ", ' Split by " ".', "Say  hello"):
+        assert find_plans(memory, sentence)[0].exact
+
+
 def test_a_capital_letter_at_the_beginning_makes_no_name() -> None:
     assert particulars('Count words. Send "two lines" to Anna at 9:30') == {"two lines", "anna", "9:30"}
 

@@ -268,13 +268,8 @@ def checked_sentence(sentence: str) -> str:
 _WORD = re.compile(r"[^\W\d_]+")
 _GREETINGS = frozenset(
     (
+        *("hi", "hello", "hey", "hallo", "hola", "yo", "there", "good", "morning", "evening", "night", "bye"),
         *(
-            "hi",
-            "hello",
-            "hey",
-            "hallo",
-            "hola",
-            "yo",
             "test",
             "testing",
             "tests",
@@ -282,11 +277,14 @@ _GREETINGS = frozenset(
             "bar",
             "baz",
             "ping",
-        ),
-        *(
             "asdf",
+            "jkl",
+            "qwer",
             "qwerty",
             "qwertz",
+            "blah",
+        ),
+        *(
             "ok",
             "okay",
             "yes",
@@ -294,9 +292,13 @@ _GREETINGS = frozenset(
             "thanks",
             "thank",
             "you",
+            "very",
+            "much",
             "please",
             "abc",
             "hm",
+            "hmm",
+            "lol",
         ),
     )
 )
@@ -316,12 +318,10 @@ def accident(sentence: str) -> str | None:
 
 
 def _is_mash(word: str) -> bool:
-    """One letter again and again, or many letters without a vowel. Words of other scripts are words."""
+    """One letter, also again and again, or many letters without a vowel. Words of other scripts are words."""
     if not word.isascii():
         return False
-    return (len(word) > 1 and len(set(word)) == 1) or (
-        len(word) >= _SHORTEST_MASH and not set(word) & set("aeiouy")
-    )
+    return len(set(word)) == 1 or (len(word) >= _SHORTEST_MASH and not set(word) & set("aeiouy"))
 
 
 def _check_name(name: str) -> None:
