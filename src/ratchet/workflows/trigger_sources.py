@@ -189,10 +189,15 @@ class AmqpSource:
             self._connection.close()
 
 
+# What quorum queues count in a message that they deliver again.
+_COUNTERS = frozenset(("x-delivery-count", "x-acquired-count"))
+
+
 def _amqp_id(properties: Any, body: bytes) -> str:
     if properties.message_id:
         return f"id:{properties.message_id}"
-    about = (properties.timestamp, properties.correlation_id, properties.app_id, properties.headers)
+    sent = {name: value for name, value in (properties.headers or {}).items() if name not in _COUNTERS}
+    about = (properties.timestamp, properties.correlation_id, properties.app_id, sent or None)
     return f"content:{hashlib.sha256(repr(about).encode() + body).hexdigest()}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -27,7 +28,13 @@ from ratchet.ledger.runs import Run, list_runs
 from ratchet.ledger.workflows import save_workflow
 from ratchet.runtime import Runtime
 from ratchet.workflows import triggers as of_triggers
-from ratchet.workflows.trigger_sources import AmqpSource, RedisSource, kafka_settings
+from ratchet.workflows.trigger_sources import (
+    AmqpSource,
+    MessageSource,
+    RedisSource,
+    kafka_settings,
+    open_source,
+)
 from ratchet.workflows.trigger_watch import Listener, TriggerWatch
 from ratchet.workflows.triggers import (
     Message,
@@ -509,6 +516,35 @@ def test_an_amqp_queue_outlasts_a_server_that_is_killed_and_a_message_sent_twice
     eventually(lambda: look(ledger, "orders").started == 4)
     eventually(lambda: rabbit.waiting == 0)
     assert numbers(ledger) == [1, 2, 3, 4]
+
+
+@pytest.mark.soak
+@ONE_DATABASE
+def test_a_message_that_a_quorum_queue_delivers_again_is_the_same(
+    add: Add, rabbit: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read, and its reader was gone before it was acknowledged."""
+    import pika
+
+    monkeypatch.setenv("BROKER", rabbit.url)
+    trigger = add("orders", TriggerKind.AMQP, url="$BROKER", topic="quorum")
+    with pika.BlockingConnection(pika.URLParameters(rabbit.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("quorum", durable=True, arguments={"x-queue-type": "quorum"})
+        channel.confirm_delivery()
+        channel.basic_publish("", "quorum", b'{"number": 1}', pika.BasicProperties(headers={"from": "shop"}))
+    read: list[Message] = []
+
+    def reads_one(source: MessageSource) -> bool:
+        read.extend(source.read())
+        return bool(read)
+
+    ids = []
+    for _ in range(3):
+        with contextlib.closing(open_source(trigger, "worker")) as source:
+            eventually(partial(reads_one, source))
+        ids.append(read.pop().id)
+    assert len({*ids}) == 1
 
 
 @pytest.fixture
