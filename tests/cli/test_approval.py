@@ -52,6 +52,16 @@ def test_what_waits_is_listed_and_the_rest_on_demand(ratchet: Ratchet, ledger: L
     assert "Ship it?" in ratchet("approval", "list").out
 
 
+def test_a_decision_says_if_no_worker_is_there_for_the_rest_of_the_run(
+    ratchet: Ratchet, ledger: Ledger, runtime: Runtime
+) -> None:
+    note = "No worker runs on this ledger now"
+    for number, verb in enumerate(("approve", "refuse")):
+        of_a_run = ask(ledger, f"run {number}", blocked(runtime))
+        assert note in ratchet("approval", verb, of_a_run).err
+        assert note not in ratchet("approval", verb, ask(ledger, f"alone {number}")).err
+
+
 def test_what_is_asked_for_and_answered_is_shown_as_json(ratchet: Ratchet, ledger: Ledger) -> None:
     data = {"answer_schema": {"type": "object"}, "values": {"letter": "Dear Ann"}}
     with ledger.write() as tx:

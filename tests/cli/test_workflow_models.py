@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.modelserver import ModelServer, Script, Turn, say
 from tests.cli.conftest import Ratchet
-from tests.cli.workflow_files import workflow, write
+from tests.cli.workflow_files import step, workflow, write
 from tests.modelserver.fixtures import model_server
 from tests.workflows.overseer.plans import COUNTER, SENTENCE, circle, count_with
 
@@ -93,6 +93,24 @@ def test_what_a_model_says_is_followed_word_by_word(ratchet: Ratchet, play: Play
     tokens = [event["data"]["text"] for event in events if event["type"] == "step.token"]
     assert "".join(tokens) == "The tide goes out."
     assert last["steps"]["write"]["metrics"]["tokens"] > 0
+
+
+def test_a_variable_that_a_tool_lacks_is_said_before_a_run_is_begun(
+    ratchet: Ratchet, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SHOP_KEY", raising=False)
+    assert ratchet("init").code == 0
+    spec = workflow([step("ask")], {"ask": "def run():\n    return 1\n"})
+    spec["tools"]["ask"]["secrets"] = ["SHOP_KEY"]
+    file = write(tmp_path, spec)
+    refused = ratchet("workflow", "run", file)
+    assert refused.code == 3
+    assert "the tool ask cannot be called: no tool may be given the variable SHOP_KEY" in refused.err
+    (home / "ratchet.toml").write_text('[tools]\nvariables = "SHOP_KEY"\n')
+    assert "the variable SHOP_KEY is not set" in ratchet("workflow", "run", file).err
+    assert ratchet("runs", "list", "--json").json == []
+    monkeypatch.setenv("SHOP_KEY", "a-key-of-a-shop")
+    assert ratchet("workflow", "run", file).out == '{\n  "ask": 1\n}\n'
 
 
 @pytest.mark.soak

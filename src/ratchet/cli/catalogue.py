@@ -468,11 +468,11 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
             "approve": Leaf(
                 "Say yes, or give the answer that is asked for; a run that waited for it is resumed.",
-                "runtime.operations.approvals:approve",
+                "runs:approve",
             ),
             "refuse": Leaf(
                 "Say no; a run that waited for it is resumed without the change.",
-                "runtime.operations.approvals:refuse",
+                "runs:refuse",
             ),
         },
         "A run that needs a person is blocked until it is decided. `ratchet approval list` has what is open.",

@@ -1,4 +1,5 @@
-"""Looking whether the models of a workflow could be asked, before a run is begun. Each raises `NotReady`."""
+"""Looking whether a workflow could work, before a run is begun: its models, and the variables of its tools. Each raises
+`NotReady`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from ratchet.ledger.tools import get_tool
 from ratchet.ledger.workflows import list_workflows
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.runtime import Runtime
-from ratchet.tools.definition import LlmBody
+from ratchet.tools.call import ToolCallFailed, variable
+from ratchet.tools.definition import Tool
 from ratchet.tools.models import model_of
 from ratchet.workflows.evolution.subject import choose_subject
 from ratchet.workflows.memory import find_plans
@@ -39,13 +41,17 @@ def check_overseer(
 
 
 def check_workflow(runtime: Runtime, plan: RunPlan) -> None:
-    """Whether the models could be asked that the steps of a run certainly ask.
+    """Whether the models could be asked that the steps of a run certainly ask, and its tools have their variables.
 
     A run like one that was completed before is let continue without them: its answers may all be known.
     """
     engine = runtime.settings.workflows.llm
+    calls = [*_certain_calls(plan, plan.spec)]
     try:
-        require_engines(runtime, ((engine, model) for model in _models(runtime, plan, plan.spec)))
+        for tool in calls:
+            _check_variables(runtime, tool)
+        asked = [tool for tool in calls if tool is None or tool.llm is not None]
+        require_engines(runtime, ((engine, _model(runtime, tool)) for tool in asked))
     except NotReady:
         if not (plan.cached and _was_completed(runtime, plan)):
             raise
@@ -61,24 +67,36 @@ def check_evolution(
     require_engines(runtime, [(engine or settings.engine, model)])
 
 
-def _models(runtime: Runtime, plan: RunPlan, spec: WorkflowSpec) -> Iterator[str | None]:
-    """The model of each step that asks one, unless it is left out on a condition, or another tool can stand in."""
+def _certain_calls(plan: RunPlan, spec: WorkflowSpec) -> Iterator[Tool | None]:
+    """The tool of each step, or nothing for a plain question to a model, unless it is left out on a condition, or
+    another tool can stand in."""
     for step in spec.steps:
         fixed = plan.tools.get((spec.workflow_id, step.tool_name or ""))
         tool = None if fixed is None else fixed.tool
         if step.when is not None or step.fallback_tool or (tool is not None and tool.fallback_tool):
             continue
         if step.workflow_spec is not None:
-            yield from _models(runtime, plan, step.workflow_spec)
-        elif tool is not None and tool.llm is not None:
-            yield _model(runtime, tool.llm)
-        elif tool is None and step.step_type is StepType.LLM_CALL:
-            yield None
+            yield from _certain_calls(plan, step.workflow_spec)
+        elif tool is not None or step.step_type is StepType.LLM_CALL:
+            yield tool
 
 
-def _model(runtime: Runtime, body: LlmBody) -> str | None:
+def _check_variables(runtime: Runtime, tool: Tool | None) -> None:
+    if tool is None:
+        return
+    for name in tool.secrets:
+        try:
+            variable(name, runtime.settings.tools)
+        except ToolCallFailed as failed:
+            why = f"the tool {tool.id} cannot be called: {failed}"
+            raise NotReady(why, hint=failed.hint, failure=Failure.MISSING, is_local=True) from failed
+
+
+def _model(runtime: Runtime, tool: Tool | None) -> str | None:
+    if tool is None or tool.llm is None:
+        return None
     try:
-        return model_of(body, runtime.settings, os.environ)
+        return model_of(tool.llm, runtime.settings, os.environ)
     except Misuse as error:
         raise NotReady(str(error), hint=error.hint, failure=Failure.MISSING, is_local=True) from error
 

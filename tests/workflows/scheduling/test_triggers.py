@@ -451,9 +451,11 @@ class RabbitServer:
 @pytest.fixture
 def rabbit(tmp_path: Path) -> Iterator[RabbitServer]:
     server = RabbitServer(tmp_path / "rabbit")
-    server.start()
-    yield server
-    server.close()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
 
 
 @pytest.mark.soak

@@ -12,12 +12,13 @@ from ratchet.kernel import Usage
 from ratchet.ledger.artifacts import of_run
 from ratchet.ledger.runs import list_attempts, list_steps
 from ratchet.operations import record
-from ratchet.runtime.operations import runs
+from ratchet.runtime.operations import approvals, runs
 from ratchet.runtime.processes import is_cut_off
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
     from ratchet.ledger import Attempt, Run, Step
+    from ratchet.ledger.questions import Approval
 
 
 import operator
@@ -74,6 +75,19 @@ def resume(session: CliSession, call: CliCall, run: Run) -> None:
     show_answer(session, runs.resume, run)
     here = f", and `ratchet {run.kind} resume {run.id}` resumes it here and now" if run.kind in _HERE else ""
     note_workers(session, call.ledger, here)
+
+
+def _decided(session: CliSession, call: CliCall, approval: Approval) -> None:
+    """With who does the rest of the run, if no worker does."""
+    from ratchet.cli.protocol_work import note_workers
+
+    show_answer(session, approvals.approve, approval)
+    if approval.run_id is not None:
+        note_workers(session, call.ledger)
+
+
+approve = looking_like(approvals.approve)(_decided)
+refuse = looking_like(approvals.refuse)(_decided)
 
 
 def _print_steps(steps: list[tuple[Step, list[Attempt]]]) -> None:
