@@ -74,12 +74,16 @@ def _installer() -> list[str]:
         return ["pipx", "inject", _DISTRIBUTION]
     if _is_installed("pip"):
         return [python, "-m", "pip", "install"]
-    own = prefix / "tools" / "bin" / "uv"
-    uv = "uv" if shutil.which("uv") else str(own) if own.exists() else None
-    if uv is not None:
-        return [uv, "pip", "install", "--python", python]
+    if (uv := find_uv()) is not None:
+        return ["uv" if shutil.which("uv") else uv, "pip", "install", "--python", python]
     base = getattr(sys, "_base_executable", None) or "python3"
     return [base, "-m", "pip", "--python", python, "install"]
+
+
+def find_uv() -> str | None:
+    """The uv on PATH, or the one that `make setup` got for itself."""
+    own = Path(sys.prefix) / "tools" / "bin" / "uv"
+    return shutil.which("uv") or (str(own) if own.exists() else None)
 
 
 def _packages(extra: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from ratchet.config.workflow_settings import Tools
 from ratchet.environments import Busy, find_or_make, named_files, own_pip, source_variables
+from ratchet.extras import find_uv
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, IsolationRefused, Policy, Stopped, run
 from ratchet.sandbox.leftovers import discard
 from ratchet.tools.call import ToolCallFailed
@@ -27,6 +28,26 @@ _MEMORY = 4 * 1024**3
 _OUTPUT = 4 * 1024 * 1024
 _PROCESSES = 256
 _OPTIONS = ("--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no-warn-script-location")
+# The packages are only read later, so that what Python compiles could not be kept then.
+_UV_OPTIONS = ("--compile-bytecode", "--no-cache", "--no-config", "--no-progress", "--color=never")
+# What uv calls the sources of pip that it knows, and what makes a machine one for pip alone.
+_AS_UV = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_CERT": "SSL_CERT_FILE",
+}
+_PIP_ALONE = (
+    *(
+        "PIP_CONFIG_FILE",
+        "PIP_NO_INDEX",
+        "PIP_TRUSTED_HOST",
+        "PIP_CLIENT_CERT",
+        "PIP_PROXY",
+        "PIP_CONSTRAINT",
+    ),
+    *("PIP_ONLY_BINARY", "PIP_PREFER_BINARY"),
+)
 _MOST = 100
 
 
@@ -35,7 +56,8 @@ async def build(
 ) -> None:
     """Make the environment at `directory`, which must not exist. Raises `ToolCallFailed`; what it made stays there.
 
-    Packages that `constraints` name are installed in those versions, if at all.
+    Packages that `constraints` name are installed in those versions, if at all. uv does it where there is one, since it
+    is much faster, and pip where there is none or where uv could not.
     """
     until = time.monotonic() + seconds
     scratch = directory / "tmp"
@@ -43,19 +65,37 @@ async def build(
     empty = [sys.executable, "-I", "-m", "venv", "--without-pip", str(directory)]
     bounds = scratch / "constraints.txt"
     bounds.write_text("".join(f"{each}\n" for each in constraints))
-    install = [*_pip(directory), "install", *_OPTIONS, "--constraint", str(bounds), "--", *requirements]
-    for argv in (empty, install):
-        finished = await _run(argv, directory, max(0.1, until - time.monotonic()))
-        if not finished.ok:
-            raise _failed(requirements, finished, seconds)
+    wanted = ("--constraint", str(bounds), "--", *requirements)
+    made = await _run(empty, directory, seconds)
+    if not made.ok:
+        raise _failed(requirements, made, seconds)
+    uv = _uv(os.environ)
+    if uv is not None:
+        python = str(directory / "bin" / "python")
+        install = [uv, "pip", "install", *_UV_OPTIONS, "--python", python, *wanted]
+        finished = await _run(install, directory, max(0.1, until - time.monotonic()), uv=Path(uv))
+    if uv is None or not finished.ok:
+        install = [*_pip(directory), "install", *_OPTIONS, *wanted]
+        finished = await _run(install, directory, max(0.1, until - time.monotonic()))
+    if not finished.ok:
+        raise _failed(requirements, finished, seconds)
     discard(scratch)
 
 
-async def _run(argv: Sequence[str], directory: Path, seconds: float) -> Finished:
+def _uv(ours: Mapping[str, str]) -> str | None:
+    """uv, unless pip is set up here in a way that uv does not know."""
+    found = None if any(name in ours for name in _PIP_ALONE) else find_uv()
+    return None if found is None else os.path.realpath(found)
+
+
+async def _run(argv: Sequence[str], directory: Path, seconds: float, *, uv: Path | None = None) -> Finished:
     environment = _environment(os.environ, directory / "tmp")
+    if uv is not None:
+        environment |= {new: environment[old] for old, new in _AS_UV.items() if old in environment}
     policy = Policy(
         network=True,
-        readable=named_files(environment),
+        # Not what names the scratch directory, which is to be written.
+        readable=(*named_files(source_variables(os.environ)), *([] if uv is None else [uv])),
         writable=(directory,),
         environment=environment,
     )

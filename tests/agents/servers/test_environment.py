@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from ratchet.agents.contract import Role
 from ratchet.agents.servers import call_tool, serving
 from ratchet.agents.servers.environment import CannotInstall, packages_of, read_requirements
 from ratchet.config.workflow_settings import Agents
+from ratchet.environments import own_pip
 from tests.agents.servers.versions import launch_of, write_version
 
 _IMPORTS = """
@@ -70,6 +74,33 @@ def test_a_server_imports_its_own_packages_which_it_cannot_change(tmp_path: Path
     assert version == "0.4.6"
     assert str(file).startswith(str(cache.resolve()))
     assert writable is False
+
+
+@pytest.fixture(scope="session")
+def uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """uv, as a user has it on PATH."""
+    place = tmp_path_factory.mktemp("uv")
+    pip = [*(own_pip(sys.executable) or ()), "install", "-q", "--target", str(place), "uv"]
+    subprocess.run(pip, check=True)
+    return place / "bin" / "uv"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_uv_installs_where_there_is_one_and_pip_where_it_cannot(
+    installer: str, uv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if installer == "pip":
+        uv = tmp_path / "bin" / "uv"
+        uv.parent.mkdir()
+        uv.write_text("#!/bin/sh\necho there is no such version of uv\nexit 1\n")
+        uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "requirements.txt").write_text("colorama==0.4.6\n")
+    packages = asyncio.run(packages_of(tmp_path))
+    assert packages is not None
+    assert (packages / "colorama-0.4.6.dist-info" / "INSTALLER").read_text().strip() == installer
+    assert list((packages / "colorama" / "__pycache__").iterdir())
 
 
 @pytest.mark.soak
