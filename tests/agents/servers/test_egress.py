@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 
 import pytest
@@ -156,3 +160,38 @@ def test_a_target_has_one_spelling(text: str, read: str) -> None:
 def test_what_names_no_host_or_this_network_without_a_port_is_no_target(text: str) -> None:
     with pytest.raises(Misuse):
         read_target(text)
+
+
+# In a network of its own, in which this machine has an address that counts as public.
+_HERE = """
+import asyncio, subprocess, sys
+subprocess.run(["ip", "address", "add", "9.9.9.9/32", "dev", "lo"], check=True)
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+from tests.agents.servers.test_egress import _ask, _connect
+got = []
+async def serve():
+    async def take(reader, writer):
+        got.append(await reader.read())
+        writer.close()
+    async with await asyncio.start_server(take, "9.9.9.9", 8443):
+        ask = lambda target: _ask(_connect(target), ["*.example.com:8443", "9.9.9.9:8443"],
+                                  {"a.example.com": [["9.9.9.9"]]})[0]
+        print(await asyncio.to_thread(ask, "a.example.com:8443"), got)
+        reader, writer = await asyncio.open_connection("9.9.9.9", 8443)
+        writer.close()
+asyncio.run(serve())
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(shutil.which("unshare") is None or shutil.which("ip") is None, reason="needs iproute2")
+def test_a_name_that_leads_to_this_machine_by_its_public_address_is_refused() -> None:
+    command = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", _HERE], capture_output=True, text=True, check=False
+    )
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("no network of its own can be had here")
+    assert done.returncode == 0, done.stderr
+    assert "HTTP/1.1 403 " in done.stdout
+    assert "which is this machine" in done.stdout

@@ -115,6 +115,12 @@ async def _resolve(host: str, port: int) -> Iterable[str]:
     return [str(each[4][0]) for each in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
+def _is_here(writer: asyncio.StreamWriter) -> bool:
+    """Whether the other end is an address of this machine, which may be one that counts as public."""
+    own, other = (writer.get_extra_info(name) for name in ("sockname", "peername"))
+    return own is not None and other is not None and own[0] == other[0]
+
+
 async def no_one() -> Collection[str]:
     return ()
 
@@ -200,9 +206,14 @@ class Egress:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 for address in await self._addresses(plain, port, where):
                     try:
-                        return await asyncio.open_connection(str(address), port)
+                        far = await asyncio.open_connection(str(address), port)
                     except OSError as error:
                         reason = error.strerror or str(error)
+                        continue
+                    if address_of(plain) is None and _is_here(far[1]):
+                        far[1].transport.abort()
+                        raise Denied("403 Forbidden", f"{where} leads to {address}, which is this machine")
+                    return far
         except TimeoutError:
             reason = f"no answer within {_CONNECT_SECONDS:g} s"
         raise Denied("502 Bad Gateway", f"{where} cannot be reached: {reason}")
