@@ -11,7 +11,8 @@ import pytest
 
 from ratchet.agents.architect import send_feedback
 from ratchet.agents.call_record import CallRecorder, NotedCall, fingerprint, plain
-from ratchet.agents.checks.replay import names
+from ratchet.agents.checks.replay import ReplayedCall
+from ratchet.agents.contract import Role
 from ratchet.agents.learning import (
     keep_lesson,
     learn,
@@ -202,9 +203,10 @@ def test_what_callers_wrote_into_an_incident_asks_for_no_other_answers(
             spec=run.spec,
             message=run.spec["message"],
         )
-    assert names(work.message, "count")
-    assert not names(used_of(work).message, "count")  # type: ignore[arg-type]
-    assert names(used_of(work).message, "greet")  # type: ignore[arg-type]
+    asked = used_of(work).asked  # type: ignore[arg-type]
+    assert not asked.include(ReplayedCall(1, Role.RUNNER, "count", {}), failed_before=True)
+    assert asked.include(ReplayedCall(2, Role.RUNNER, "greet", {"name": "Bo"}), failed_before=True)
+    assert not asked.include(ReplayedCall(3, Role.RUNNER, "greet", {"name": "Bo"}), failed_before=False)
 
 
 def test_an_incident_whose_run_failed_is_open_again_and_one_with_a_hidden_input_needs_arguments(

@@ -75,7 +75,7 @@ def test_a_recorded_agent_is_made_called_taught_changed_refused_and_taken_back(t
     assert taught["result"]["decision"] == "state"
     assert ratchet(tmp_path, "state", "greeter") == {"greeted": 1, "lessons": ["politeness"]}
 
-    changed = ratchet(tmp_path, "feedback", "greeter", LIFE[1], *engine)
+    changed = ratchet(tmp_path, "feedback", "greeter", LIFE[1], "--about", "greet", *engine)
     assert (changed["result"]["decision"], changed["result"]["version"]) == ("code", "0.0.1")
     assert "ahoy, Ada" in json.dumps(ratchet(tmp_path, "call", "greeter", "greet", "name=Ada"))
 

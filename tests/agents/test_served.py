@@ -60,7 +60,7 @@ def test_a_server_killed_while_it_rewrites_an_agent_serves_it_again_and_finishes
     with serving(home, url) as server:
         assert greeting(home) == "hello, Ada"
         die_at(home, place, with_parent=True)
-        run_id = send_feedback(runtime, NAME, "say ahoy", actor="test")
+        run_id = send_feedback(runtime, NAME, "say ahoy", about=["greet"], actor="test")
         assert server.wait(60) == -9
     eventually(lambda: processes(home) == [])
 

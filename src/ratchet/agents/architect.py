@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,13 +114,14 @@ def begin_feedback(
     engine: str | None = None,
     model: str | None = None,
     simulated: bool = False,
+    about: Sequence[str] = (),
     incident: Mapping[str, Any] | None = None,
 ) -> RunId:
     """Begin the run by which an agent is told something.
 
     Without a `version`, or with the one that is current now, it is about the agent: it is applied to whatever is
-    current when its turn comes. With an older version it makes a variant of that one. Of an `incident` the number and
-    the call are given, which the change must answer.
+    current when its turn comes. With an older version it makes a variant of that one. The tools that it is `about` may
+    answer recorded calls otherwise. Of an `incident` the number and the call are given, which the change must answer.
     """
     text = checked_text(runtime, message, "feedback")
     _check_engine(runtime, engine)
@@ -136,6 +137,7 @@ def begin_feedback(
             f"the agent {name} is real, so a simulation must not change it", hint="leave out --simulated"
         )
     commit = None if version is None else find_version(tx, agent, version).commit
+    _check_about(rows.get_version(tx, agent.id, commit or str(agent.current)), about)
     spec = {
         "action": "feedback",
         "agent": name,
@@ -145,6 +147,7 @@ def begin_feedback(
         "source": source,
         "engine": engine or agent.engine,
         "model": model or agent.model,
+        **({"about": sorted(set(about))} if about else {}),
         **({} if incident is None else {"incident": dict(incident)}),
     }
     run_id = _start(runtime, tx, agent, text, spec, simulated=simulated)
@@ -217,6 +220,13 @@ def _check_engine(runtime: Runtime, name: str | None) -> None:
             f"the engine {engine.name} {what}, so it cannot write an agent",
             hint="use codex, claude or another engine that does: `ratchet engine list`",
         )
+
+
+def _check_about(version: rows.AgentVersion, about: Sequence[str]) -> None:
+    tools = [str(each["name"]) for each in version.tools]
+    unknown = next((each for each in about if each not in tools), None)
+    if unknown is not None:
+        raise Misuse(f"there is no tool {unknown[:200]!r}", hint=f"there are {', '.join(tools)}")
 
 
 def _check_not_blocked(agent: AgentRow) -> None:

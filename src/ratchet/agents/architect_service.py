@@ -102,6 +102,7 @@ class ArchitectService:
             given["message"],
             severity=Severity(given.get("severity", Severity.NORMAL)),
             version=given.get("version"),
+            about=given.get("about", ()),
             engine=given.get("engine"),
             model=given.get("model"),
             simulated=given.get("simulated", False),

@@ -160,6 +160,11 @@ _FEEDBACK = ArchitectTool(
             "message": MESSAGE,
             "severity": SEVERITY,
             "version": text(f"the version that it is about, if not the current one: {A_VERSION}"),
+            "about": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "the tools that may answer recorded calls otherwise from now on",
+            },
             **WORK,
         },
         "agent",

@@ -17,6 +17,7 @@ from ratchet.agents.views import (
     WholeAgent,
     WholeVersion,
 )
+from ratchet.kernel import Misuse
 from ratchet.ledger.agents import get_agent
 from ratchet.ledger.runs import get_run
 from ratchet.operations import (
@@ -396,6 +397,16 @@ def feedback(
             "The version that it is about, the current one if not given; another one branches.", "VERSION"
         ),
     ] = None,
+    about: Annotated[
+        list[str],
+        Param(
+            "A tool that may answer recorded calls otherwise from now on; may be given several times.",
+            metavar="TOOL",
+            shortest=1,
+            longest=128,
+            outside="the tools that may answer recorded calls otherwise from now on",
+        ),
+    ] = [],  # noqa: B006  never changed
     engine: Engine = None,
     model: Model = None,
     simulated: Simulated = False,
@@ -403,9 +414,10 @@ def feedback(
     """Tell an agent what was wrong with it, or what is wanted.
 
     A run decides: nothing, a change of the state, or a change of the code, which is tested before it is used. Feedback
-    on one agent is taken one after the other. 409 for a key of the agent while a change that callers asked for is under
-    way, or when their budget of the day is used up. 422 when it is longer than `agents.feedback_bytes`, 424 when the
-    engine cannot work now.
+    on one agent is taken one after the other. A change by which a tool that it is not `about` answers a recorded call
+    otherwise waits for an approval; only the operator and a key with the scope `admin` say what it is about. 409 for a
+    key of the agent while a change that callers asked for is under way, or when their budget of the day is used up. 422
+    when it is longer than `agents.feedback_bytes`, 424 when the engine cannot work now.
     """
     from ratchet.agents.architect import check_feedback, send_feedback
     from ratchet.agents.learning import send_as_caller
@@ -413,6 +425,11 @@ def feedback(
 
     who = {"engine": engine, "model": model}
     check_for_worker(call.runtime, functools.partial(check_feedback, call.runtime, name, message, **who))
+    if call.is_budgeted and about:
+        raise Misuse(
+            "what feedback is about is said by the operator, or with a key that has the scope admin",
+            hint="leave out `about`",
+        )
     send = send_as_caller if call.is_budgeted else send_feedback
     run_id = send(
         call.runtime,
@@ -420,6 +437,7 @@ def feedback(
         message,
         severity=severity,
         version=version,
+        about=about,
         engine=engine,
         model=model,
         simulated=simulated,

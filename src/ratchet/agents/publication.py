@@ -25,10 +25,10 @@ from ratchet.agents.approval import (
 from ratchet.agents.checks.evals import EvalCase, check_evals, hash_of
 from ratchet.agents.checks.files import NotPassed, take_snapshot
 from ratchet.agents.checks.losses import compare_states
-from ratchet.agents.checks.replay import worth_replaying
+from ratchet.agents.checks.replay import AskedChanges, worth_replaying
 from ratchet.agents.checks.version import Used, check_version
 from ratchet.agents.contract import FIRST_VERSION, METADATA, STATE
-from ratchet.agents.learning import AUTOMATIC, case_of, keep_lesson
+from ratchet.agents.learning import case_of, keep_lesson
 from ratchet.agents.staging_area import (
     ArchitectWork,
     Decision,
@@ -267,16 +267,25 @@ def used_of(work: ArchitectWork) -> Used:
     most = work.settings.replay_calls
     with work.job.ledger.read() as tx:
         evals = list_evals(tx, work.agent.id)
-        calls = list_calls(tx, work.agent.id, limit=_LOOKED_AT) if most else []
+        # Of each tool, since one that is called all the time would leave no room for the others.
+        tools = [
+            each["name"].removeprefix("tuner ") for each in (*work.base.tools, *(work.base.offers or ()))
+        ]
+        calls = [
+            call
+            for tool in dict.fromkeys(tools[:_MOST_TOOLS] if most else ())
+            for call in list_calls(tx, work.agent.id, tool=tool, limit=_LOOKED_AT)
+        ]
     fixed = case_of(work.spec)
-    # The message about an incident quotes callers: what they wrote asks for no other answers of other tools.
-    asked = fixed[0].tool if fixed else work.message
-    is_personal = work.spec.get("source") not in AUTOMATIC
-    return Used((*map(EvalCase.of, evals), *fixed), worth_replaying(calls, most), asked, is_personal)
+    asked = AskedChanges(
+        tools=frozenset(work.spec.get("about", ())),
+        call=(fixed[0].tool, fixed[0].arguments) if fixed else None,
+    )
+    return Used((*map(EvalCase.of, evals), *fixed), worth_replaying(calls, most), asked)
 
 
-# Recorded calls among which those to be made again are looked for.
-_LOOKED_AT = 500
+# Recorded calls of a tool among which those to be made again are looked for, and for how many tools.
+_LOOKED_AT, _MOST_TOOLS = 100, 100
 
 
 @dataclass(slots=True)

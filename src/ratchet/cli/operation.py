@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_origin
 
 import click
 
@@ -249,6 +249,9 @@ def _option(parameter: Parameter) -> click.Option:
     if parameter.type is bool:
         given = {"required": True} if parameter.required else {"default": parameter.default}
         return click.Option([flag, parameter.name], is_flag=True, help=about.help, **given)
+    if get_origin(parameter.type) is list:
+        named = {"metavar": about.metavar, "help": about.help}
+        return click.Option([flag, parameter.name], type=_type(parameter), multiple=True, **named)
     default = about.usual or (None if parameter.required else parameter.default)
     return click.Option(
         [flag, parameter.name],

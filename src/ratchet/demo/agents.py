@@ -153,7 +153,7 @@ def _asked(stage: DemoStage, name: str, action: str) -> Run:
 
 def _begin(stage: DemoStage, name: str, action: str) -> int:
     if action == "feedback":
-        return send_feedback(stage.runtime, name, FEEDBACK, simulated=True, actor="demo")
+        return send_feedback(stage.runtime, name, FEEDBACK, about=[_TOOL], simulated=True, actor="demo")
     wanted = AgentRequest(name=name, description=WISH, engine=recorded_engine("architect"), simulated=True)
     return create_agent(stage.runtime, wanted, actor="demo")
 

@@ -220,7 +220,7 @@ def form_hints(operation: Operation[..., Any]) -> Iterator[tuple[str, Any, Any]]
             yield each.name, path_hint(each), _EMPTY
             if each.about.within is not None:
                 yield each.about.within, within_hint(each), None
-        elif each.type in (str, int, float, bool) or each.choices:
+        elif each.type in (str, int, float, bool, list[str]) or each.choices:
             yield each.name, Annotated[_checked(each), Form(**_outer_bounds(each))], each.default
 
 

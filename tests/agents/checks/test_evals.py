@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ratchet.agents.checks.evals import EvalCase, check_expect, expected_of, hash_of
-from ratchet.agents.checks.replay import Replay, ReplayedCall, names, worth_replaying
+from ratchet.agents.checks.replay import AskedChanges, ReplayedCall, difference, worth_replaying
 from ratchet.agents.checks.version import Used
 from ratchet.agents.contract import Role
 from ratchet.agents.servers import Called
-from ratchet.config.workflow_settings import Agents
 from ratchet.kernel import Misuse, Outcome
 from ratchet.ledger.evals import RecordedCall
 from tests.agents.checks.conftest import Check, sections
@@ -99,36 +99,40 @@ def test_the_newest_calls_are_made_again_once_each_in_their_order() -> None:
     assert [each.id for each in worth_replaying(found, 2)] == [7, 8]
 
 
-@pytest.mark.parametrize(
-    ("message", "named"),
-    [
-        ("greet is too stiff", True),
-        ("`Greet` should shout", True),
-        ("be greeted", False),
-        ("set language first", True),
-    ],
-)
-def test_a_feedback_names_the_tools_that_it_is_about(message: str, named: bool) -> None:
-    assert (names(message, "greet") or names(message, "set_language")) is named
+def test_many_calls_of_one_tool_leave_room_for_those_of_others() -> None:
+    flood = [dataclasses.replace(CALL, id=100 - each, arguments={"name": str(each)}) for each in range(50)]
+    found = [
+        *flood,
+        dataclasses.replace(CALL, id=3, tool="count"),
+        dataclasses.replace(CALL, id=2, tool="old"),
+    ]
+    assert [each.id for each in worth_replaying(found, 5)] == [2, 3, 98, 99, 100]
 
 
-def test_a_feedback_without_a_tool_is_about_all_but_asks_for_no_errors(tmp_path: Path) -> None:
-    good, bad = {"failed": False, "text": "3"}, {"failed": True, "text": "no"}
+def test_only_the_tools_that_are_named_may_answer_otherwise() -> None:
+    call = ReplayedCall(1, Role.RUNNER, "greet", ADA)
+    for failed in (True, False):
+        assert not AskedChanges().include(call, failed_before=failed)
+        assert not AskedChanges(frozenset({"count"})).include(call, failed_before=failed)
+        assert AskedChanges(frozenset({"greet", "count"})).include(call, failed_before=failed)
 
-    def asked(message: str, old: dict[str, Any], new: dict[str, Any], by_person: bool = True) -> bool:
-        replay = Replay(
-            tmp_path, tmp_path, {}, (), message, by_person, ["greet", "count"], tmp_path, Agents(), "greeter"
-        )
-        return replay._asked("greet", old, new)
 
-    assert asked("be kinder", good, {**good, "text": "4"})
-    assert not asked("be kinder", good, bad)
-    assert asked("be kinder", bad, good)
-    assert not asked("count from one", good, {**good, "text": "4"})
-    assert asked("greet less", good, bad)
-    # Strangers excuse nothing by saying nothing of it.
-    assert not asked("one star", good, {**good, "text": "4"}, by_person=False)
-    assert asked("greet less", good, {**good, "text": "4"}, by_person=False)
+def test_the_fix_of_an_incident_may_change_its_call_and_what_failed() -> None:
+    call, other = ReplayedCall(1, Role.RUNNER, "greet", ADA), ReplayedCall(2, Role.RUNNER, "count", ADA)
+    asked = AskedChanges(call=("greet", {"name": "Bo"}))
+    assert not asked.include(call, failed_before=False)
+    assert asked.include(call, failed_before=True)
+    assert AskedChanges(call=("greet", ADA)).include(call, failed_before=False)
+    assert not asked.include(other, failed_before=True)
+
+
+def test_a_difference_is_shown_where_the_answers_part() -> None:
+    old, new = ({"failed": False, "text": "x" * 500 + end} for end in ("old", "new"))
+    assert (
+        difference("f()", old, new)
+        == f"f() answered {'…' + 'x' * 40 + 'old'!r}, and now {'…' + 'x' * 40 + 'new'!r}"
+    )
+    assert difference("f()", old, old).endswith("which differs in what is not shown here")
 
 
 def replayed(*tools: str) -> tuple[ReplayedCall, ...]:
@@ -146,7 +150,7 @@ def test_recorded_calls_that_are_answered_otherwise_are_findings_unless_they_wer
     agent = write_agent(tmp_path / "new", tools=("greet", "count", "shout"), greeting="ahoy")
     for directory in (base, agent):
         (directory / "tests.py").unlink()
-    used = Used(calls=replayed("greet", "shout", "count"), message="greet people as sailors do")
+    used = Used(calls=replayed("greet", "shout", "count"), asked=AskedChanges(frozenset({"greet"})))
     checked = check(agent, base=base, state=STATE, used=used)
     assert checked.judged.verdict.outcome is Outcome.FAILED
     assert checked.judged.verdict.reason == (
@@ -157,7 +161,7 @@ def test_recorded_calls_that_are_answered_otherwise_are_findings_unless_they_wer
         ("greet", True),
         ("shout", False),
     ]
-    both = dataclasses.replace(used, message="greet and shout as sailors do")
+    both = dataclasses.replace(used, asked=AskedChanges(frozenset({"greet", "shout"})))
     assert check(agent, base=base, state=STATE, used=both).judged.verdict.outcome is Outcome.PASSED
 
 
@@ -172,3 +176,55 @@ def test_answers_that_the_old_version_does_not_repeat_are_not_compared(check: Ch
     checked = check(agent, base=base, state=STATE, used=Used(calls=replayed("greet")))
     assert checked.judged.verdict.outcome is Outcome.PASSED, checked.judged.verdict.reason
     assert sections(checked)["replay"]["unstable"] == ['greet({"name": "Ada"})']
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        # What could never be compared may still not become an error.
+        (
+            "def greeting_for(name):\n    raise ValueError('no more')\n",
+            r"replay: greet\(.* answered '[0-9a-f]{16} Ada', and now the error '.*no more'",
+        ),
+        ("import os\n\ndef greeting_for(name):\n    return f'{os.urandom(8).hex()}, {name}'\n", None),
+    ],
+)
+def test_an_answer_that_the_old_version_does_not_repeat_may_not_become_an_error(
+    check: Check, tmp_path: Path, words: str, reason: str | None
+) -> None:
+    base, agent = write_agent(tmp_path / "base"), write_agent(tmp_path / "new")
+    for directory in (base, agent):
+        (directory / "tests.py").unlink()
+        (directory / "canary.json").write_text("[]")
+    (base / "words.py").write_text(
+        "import os\n\ndef greeting_for(name):\n    return f'{os.urandom(8).hex()} {name}'\n"
+    )
+    (agent / "words.py").write_text(words)
+    verdict = check(agent, base=base, state=STATE, used=Used(calls=replayed("greet"))).judged.verdict
+    assert verdict.outcome is (Outcome.PASSED if reason is None else Outcome.FAILED)
+    assert reason is None or re.search(reason, str(verdict.reason))
+
+
+@pytest.mark.soak
+def test_answers_are_compared_to_their_end(check: Check, tmp_path: Path) -> None:
+    base, agent = write_agent(tmp_path / "base"), write_agent(tmp_path / "new")
+    for directory, end in ((base, "old"), (agent, "new")):
+        (directory / "tests.py").unlink()
+        (directory / "canary.json").write_text("[]")
+        (directory / "words.py").write_text(f"def greeting_for(name):\n    return 'x' * 9000 + '{end}'\n")
+    verdict = check(agent, base=base, state=STATE, used=Used(calls=replayed("greet"))).judged.verdict
+    assert verdict.outcome is Outcome.FAILED
+    assert "which differs in what is not shown here" in str(verdict.reason)
+
+
+@pytest.mark.soak
+def test_calls_that_the_old_version_cannot_be_asked_for_are_a_finding(check: Check, tmp_path: Path) -> None:
+    base, agent = write_agent(tmp_path / "base"), write_agent(tmp_path / "new")
+    for directory in (base, agent):
+        (directory / "tests.py").unlink()
+        (directory / "canary.json").unlink()
+    (base / "runner.py").write_text("raise SystemExit('no disk')\n")
+    verdict = check(agent, base=base, state=STATE, used=Used(calls=replayed("greet"))).judged.verdict
+    assert verdict.outcome is Outcome.FAILED
+    assert "the version before does not start, so 1 recorded calls are not compared" in str(verdict.reason)

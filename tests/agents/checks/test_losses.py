@@ -46,6 +46,22 @@ def test_what_is_lost_or_doubled_is_named(after: dict[str, Any], problem: str) -
     assert problem in str(compare_states(PEOPLE, after).problem)
 
 
+@pytest.mark.parametrize(
+    ("after", "problem"),
+    [
+        ({"owed": {"Ada": 7, "Eve": 5, "Bo": 0}}, "puts other values in the place of /owed/"),
+        ({"owed": {"Ada": 0, "Eve": 7, "Bo": 5}}, "puts other values in the place of /owed/Ada (2 values"),
+        ({"owed": {"Ada": 0, "Eve": 7}, "old": {"Ada": 5}}, "puts other values in the place of /owed/Ada"),
+        ({"owed": {"Ada": {"cents": 5}, "Eve": 7, "Bo": 0}}, "None"),
+        ({"debts": {"Eve": 7, "Ada": 5, "Bo": 1}}, "None"),
+    ],
+    ids=["exchanged", "passed on", "zeroed beside a copy", "deeper", "renamed"],
+)
+def test_a_migration_leaves_values_with_their_keys(after: dict[str, Any], problem: str) -> None:
+    """Every value is still somewhere, but with somebody else."""
+    assert problem in str(compare_states({"owed": {"Ada": 5, "Eve": 7, "Bo": 0}}, after).problem)
+
+
 def test_an_edit_on_purpose_may_replace_and_add_but_not_remove() -> None:
     assert (
         compare_states(PEOPLE, {**PEOPLE, "count": 75, "names": ["A", "B", "C"]}, edited=True).problem is None
@@ -70,4 +86,5 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=4))
 def test_no_state_loses_anything_to_itself(state: dict[str, Any]) -> None:
     assert compare_states(state, state).problem is None
+    assert compare_states(state, state).replaced == ()
     assert compare_states(state, {"moved": state}).lost == ()

@@ -173,6 +173,18 @@ def test_code_that_makes_pytest_pass_whatever_is_tested_does_not_pass(
     assert "pytest passed a test that fails" in reason
 
 
+def test_a_package_of_the_agent_is_no_plugin_of_pytest(check: Check, agent: Path) -> None:
+    """By the name of the one that is loaded for every agent, it could pass the tests that it likes to."""
+    (agent / "anyio").mkdir()
+    (agent / "anyio" / "__init__.py").touch()
+    (agent / "anyio" / "pytest_plugin.py").write_text(
+        "def pytest_pyfunc_call(pyfuncitem):\n    return True if pyfuncitem.name == 'test_bad' else None\n"
+    )
+    outcome, reason = outcome_of(check, agent, "def test_good(): pass\ndef test_bad(): assert False\n")
+    assert outcome is Outcome.FAILED
+    assert "1 of 2 tests failed" in reason
+
+
 @pytest.mark.soak
 def test_tests_with_fixtures_and_marks_of_their_own_are_not_taken_for_a_change_of_pytest(
     agent: Path, tmp_path: Path

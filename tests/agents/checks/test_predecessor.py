@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 
+from ratchet.agents.checks._read_program import parts_of, words_of
+from ratchet.agents.checks.own_tests import changed_parts
 from ratchet.kernel import Outcome
 from tests.agents.checks.conftest import Check, sections
 from tests.agents.specimens import write_agent
@@ -92,6 +95,100 @@ def test_a_weakened_test_is_a_finding_though_all_pass(
 ) -> None:
     (agent / "tests.py").write_text(TESTS.replace(old, new))
     assert finding in refusal(check, agent, base)
+
+
+HELPED = """import pytest
+from words import greeting_for
+
+GREETING = "hello, Ada"
+
+
+def check(answer, wanted):
+    assert answer == wanted
+
+
+@pytest.fixture
+def name():
+    return "Ada"
+
+
+class TestGreeting:
+    wanted = GREETING
+
+    def setup_method(self):
+        self.answer = greeting_for("Ada")
+
+    def test_it_greets(self):
+        check(self.answer, self.wanted)
+
+
+def test_it_greets_by_name(name, tmp_path):
+    check(greeting_for(name), GREETING)
+"""
+
+
+RUNS = ("tests.py does something else by itself, beside its tests", "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("    assert answer == wanted", "    pass", ("check", "is rewritten")),
+        ('GREETING = "hello, Ada"', "GREETING = greeting_for('Ada')", ("GREETING", "is rewritten")),
+        ('GREETING = "hello, Ada"\n', "\n", ("GREETING", "is gone")),
+        ('return "Ada"', 'return "x" and "Ada"', ("name", "is rewritten")),
+        ("wanted = GREETING", "wanted = ''", ("TestGreeting.wanted", "is rewritten")),
+        ("class TestGreeting:", "class TestGreeting(object):", ("TestGreeting", "is rewritten")),
+        (
+            "from words import greeting_for",
+            "greeting_for = 'hello, {}'.format",
+            ("greeting_for", "is rewritten"),
+        ),
+        (
+            "import pytest\n",
+            "import pytest\nfrom helping import greeting_for\n",
+            ("greeting_for", "is rewritten"),
+        ),
+        (
+            "\n\nclass",
+            "\n\n@pytest.fixture\ndef tmp_path():\n    return None\n\n\nclass",
+            ("tmp_path", "is something else now"),
+        ),
+        ("\n\nclass", "\n\n@pytest.fixture(autouse=True)\ndef always():\n    return None\n\n\nclass", RUNS),
+        ("\n\nclass", "\n\ndef setup_module():\n    pass\n\n\nclass", RUNS),
+        ("\n\nclass", "\n\npytestmark = pytest.mark.usefixtures('name')\n\n\nclass", RUNS),
+        ("\n\nclass", "\n\npytest.approx.x = 1\n\n\nclass", RUNS),
+        ("import pytest\n", "import pytest\nfrom helping import *\n", RUNS),
+        # What is only more is welcome.
+        (
+            "from words import greeting_for",
+            "import json\nfrom words import greeting_for, GREETING as HELLO",
+            None,
+        ),
+        ("\n\nclass", "\n\nMORE = [1, 2]\n\n\ndef more():\n    return MORE\n\n\nclass", None),
+        ("\n\nclass", "\n\n@pytest.fixture\ndef more():\n    return 1\n\n\nclass", None),
+        ("import pytest\n", '"""What it must do."""\n\nimport pytest\n', None),
+        (
+            "    check(greeting_for(name), GREETING)\n",
+            "    pass\n\n\nif __name__ == '__main__':\n    1 / 0\n",
+            None,
+        ),
+        ("\n\nclass", "\n\nclass TestMore:\n    def test_it(self):\n        pass\n\n\nclass", None),
+    ],
+)
+def test_what_the_tests_work_with_binds_as_they_do(old: str, new: str, finding: str | None) -> None:
+    """All pass, and nothing of the code has changed, but the change after this one could break it."""
+    assert HELPED.count(old) == 1
+    before, after = ast.parse(HELPED), ast.parse(HELPED.replace(old, new))
+    found = changed_parts(parts_of(before), words_of(before), parts_of(after))
+    assert [each.partition(" in tests.py ")[::2] for each in found] == ([] if finding is None else [finding])
+
+
+@pytest.mark.soak
+def test_a_helper_that_checks_nothing_any_more_is_a_finding(check: Check, agent: Path, base: Path) -> None:
+    (base / "tests.py").write_text(HELPED)
+    (agent / "tests.py").write_text(HELPED.replace("assert answer == wanted", "pass"))
+    assert "predecessor's tests: check in tests.py is rewritten" in refusal(check, agent, base)
 
 
 CASES = """import json

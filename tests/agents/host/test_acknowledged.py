@@ -130,6 +130,7 @@ def test_every_acknowledged_write_is_stored_once_over_swaps_and_a_kill(home: Hom
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_ten_thousand_acknowledged_writes_are_stored_once_over_twenty_swaps(home: Home, url: str) -> None:
     check_exact(home, url, swaps=20, writes=10_000, kills=5)

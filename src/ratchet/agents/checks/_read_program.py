@@ -2,9 +2,10 @@
 
 A JSON object on stdin says what to read, one on stdout what was found:
 `{"python": [paths], "among": [paths], "schema": path, "state": path, "schemas": {label: schema}}` and
-`{"problems": [texts], "state": text or null, "functions": {path: {name: digest}}, "uses": {path: [paths]}}`. The digest
-of a function is the same where its code is, however that is laid out and whatever its docstring says. A file uses those
-of `among` that it imports or names in a text.
+`{"problems": [texts], "state": text or null, "functions": {path: {name: digest}}, "uses": {path: [paths]}, "parts":
+{path: {name: digest}}, "words": {path: [names]}}`. The digest of a function is the same where its code is, however that
+is laid out and whatever its docstring says. A file uses those of `among` that it imports or names in a text. The parts
+of a file are what its tests work with, and its words the names in it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ def main() -> None:
     problems: list[str] = []
     functions: dict[str, dict[str, str]] = {}
     uses: dict[str, list[str]] = {}
+    parts: dict[str, dict[str, str]] = {}
+    words: dict[str, list[str]] = {}
     for path in wanted.get("python", []):
         try:
             tree = parsed(path)
             uses[path] = used_by(tree, wanted.get("among", []))
+            parts[path], words[path] = parts_of(tree), words_of(tree)
             functions[path] = functions_of(tree)
         except FileProblem as problem:
             problems.append(str(problem))
@@ -55,7 +59,7 @@ def main() -> None:
         except FileProblem as problem:
             state = str(problem)
     found = {"problems": problems[:_MOST], "state": state, "functions": functions, "uses": uses}
-    print(json.dumps(found))
+    print(json.dumps({**found, "parts": parts, "words": words}))
 
 
 def parsed(path: str) -> ast.Module:
@@ -107,10 +111,68 @@ def functions_of(tree: ast.Module) -> dict[str, str]:
     return functions | methods
 
 
+# What pytest does by itself with functions and values of these names.
+_HOOKS = ("pytest", "setup", "teardown")
+_RUNS = ""
+
+
+def parts_of(tree: ast.Module) -> dict[str, str]:
+    """What the tests of a module work with, by name, with digests: helpers, fixtures, constants, imports. What runs
+    without being called, such as a fixture for all tests, is under an empty name."""
+    found: dict[str, list[str]] = {}
+    for node in tree.body:
+        for name, part in _parts(node):
+            found.setdefault(name, []).append(ast.dump(part))
+            if name.startswith(_HOOKS) and not isinstance(part, ast.alias):
+                found.setdefault(_RUNS, []).append(ast.dump(part))
+    return {name: _hash("\n".join(parts)) for name, parts in found.items()}
+
+
+def _parts(node: ast.stmt) -> list[tuple[str, ast.AST]]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            if any("autouse" in ast.unparse(each) for each in node.decorator_list):
+                return [(_RUNS, node)]
+            is_test = node.name.startswith("test") and bool(_functions([node]))
+            return [] if is_test else [(node.name, node)]
+        case ast.ClassDef() if node.name.startswith("Test"):
+            head = ast.List([*node.bases, *node.keywords, *node.decorator_list])
+            inside = [part for each in node.body for part in _parts(each)]
+            return [(node.name, head), *((f"{node.name}.{name}", part) for name, part in inside)]
+        case ast.ClassDef():
+            return [(node.name, node)]
+        case ast.Import():
+            return [(each.asname or each.name.partition(".")[0], each) for each in node.names]
+        case ast.ImportFrom():
+            names = [(_RUNS if each.name == "*" else each.asname or each.name) for each in node.names]
+            return [
+                (name, ast.ImportFrom(node.module, [each], node.level))
+                for name, each in zip(names, node.names, strict=True)
+            ]
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return [(name, node)]
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
+            return []
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return []
+        case _:
+            return [(_RUNS, node)]
+
+
+def words_of(tree: ast.Module) -> list[str]:
+    """The names that a module uses, and those of the arguments of its functions."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return sorted(names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)})
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def _digest(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     if ast.get_docstring(function) is not None:
         del function.body[0]
-    return hashlib.sha256(ast.dump(function).encode("utf-8", "surrogatepass")).hexdigest()
+    return _hash(ast.dump(function))
 
 
 def _functions(body: list[ast.stmt]) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

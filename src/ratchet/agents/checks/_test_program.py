@@ -8,6 +8,7 @@ A test that ends the process, or that writes a report of its own, does not say i
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -56,6 +57,8 @@ def main(junit: str, config: str) -> None:
     os.dup2(2, 1)
     import pytest
 
+    # Before the agent's directory is among the places to import from: a package of that name there is no plugin.
+    importlib.import_module("anyio.pytest_plugin")
     here, count = str(Path.cwd()), Count()
     sys.path[:0] = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     places = ("-c", config, f"--rootdir={here}", f"--junitxml={junit}")

@@ -174,7 +174,7 @@ BOUNDS = Bounds(wall_seconds=60.0, output_bytes=16 * 1024 * 1024)
 @dataclass(frozen=True, slots=True)
 class Read:
     """The functions that each of the Python files defines, `Class.method` included, with digests of their code, which
-    files it uses, and how they were read.
+    files it uses, what its tests work with (`parts`, with digests), the names in it (`words`), and how they were read.
 
     `misfit` says why the state does not fit its schema.
     """
@@ -182,6 +182,8 @@ class Read:
     functions: Mapping[str, Mapping[str, str]]
     uses: Mapping[str, Sequence[str]]
     misfit: str | None
+    parts: Mapping[str, Mapping[str, str]]
+    words: Mapping[str, Sequence[str]]
     finished: Finished
 
 
@@ -236,7 +238,7 @@ async def _read(wanted: Mapping[str, Any], cwd: Path, readable: tuple[Path, ...]
         raise RatchetError(str(error)) from None
     if found["problems"]:
         raise NotPassed("; ".join(found["problems"]))
-    return Read(found["functions"], found["uses"], found["state"], finished)
+    return Read(found["functions"], found["uses"], found["state"], found["parts"], found["words"], finished)
 
 
 _NUMBERS = ("seconds", "cpu_ms", "peak_bytes", "tests", "failures", "errors", "skipped", "calls")
@@ -309,7 +311,9 @@ class CheckRecord:
             "evals": [{key: each[key] for key in ("eval", "call", "passed")} for each in results],
             "replay": {key: replay[key] for key in ("calls", "differences", "unstable") if key in replay},
             "state": {
-                key: state[key] for key in ("lost", "doubled", "keys", "values", "bytes") if key in state
+                key: state[key]
+                for key in ("lost", "doubled", "replaced", "keys", "values", "bytes")
+                if key in state
             },
         }
 

@@ -1,7 +1,8 @@
 """Two states of an agent held against each other: whether a migration, or an engine's edit, lost or doubled something.
 
 A state may take any form, so that names say little: what counts is that every value is still somewhere. Values that
-say nothing (zero, false, an empty text) may come and go, but not the entries of a list or an object that stays.
+say nothing (zero, false, an empty text) may come and go, but not the entries of a list or an object that stays; and a
+migration that leaves a key where it was leaves its value there: else two accounts could change their owners.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ Leaf = tuple[str, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class StateComparison:
-    """`lost` and `doubled` are JSON pointers into the older state; the rest is measured of both."""
+    """`lost`, `doubled` and `replaced` are JSON pointers into the older state; the rest is measured of both."""
 
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
+    replaced: tuple[str, ...]
     keys: tuple[int, int]
     values: tuple[int, int]
     bytes: tuple[int, int]
@@ -42,6 +44,8 @@ class StateComparison:
             found.append(f"loses {_listed(self.lost)}")
         if self.doubled:
             found.append(f"doubles {_listed(self.doubled)}")
+        if self.replaced:
+            found.append(f"puts other values in the place of {_listed(self.replaced)}")
         if not found:
             return None
         counted = (
@@ -54,6 +58,7 @@ class StateComparison:
         return {
             "lost": len(self.lost),
             "doubled": len(self.doubled),
+            "replaced": len(self.replaced),
             **{key: dict(zip(names, getattr(self, key), strict=True)) for key in ("keys", "values", "bytes")},
         }
 
@@ -82,10 +87,17 @@ def compare_states(
     if not edited and not doubled:
         more = [path for path, leaf in old.leaves.items() if new.counts[leaf] > old.counts[leaf]]
         doubled = more if len(more) > 1 and 2 * len(more) >= len(old.leaves) else []
+    replaced = [
+        path
+        for path, leaf in old.leaves.items()
+        if not edited and path in old.named and new.named.get(path, leaf) != leaf
+    ]
     sizes = (len(json.dumps(before)), len(json.dumps(after)))
     return StateComparison(
         lost=tuple(dict.fromkeys(lost)),
         doubled=tuple(doubled),
+        # What is nowhere any more is said once.
+        replaced=tuple(path for path in replaced if path not in lost),
         keys=(len(before), len(after)),
         values=(len(old.leaves), len(new.leaves)),
         bytes=sizes,
@@ -124,7 +136,10 @@ class _Taken:
         self.lists: dict[str, int] = {}
         self.maps: dict[str, set[str]] = {}
         self.words: Counter[str] = Counter()
-        for path, value in _parts(state):
+        self.named: dict[str, Leaf] = {}
+        for path, value, is_named in _parts(state):
+            if is_named and not isinstance(value, Mapping | list):
+                self.named[path] = (_kind(value), value)
             if isinstance(value, Mapping):
                 self.sizes[path] = len(value)
                 self.words.update(value.keys())
@@ -138,18 +153,20 @@ class _Taken:
         self.counts = Counter(self.leaves.values())
 
 
-def _parts(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every value in a state with its path, without recursion: an agent decides how deep it is."""
-    waiting: list[tuple[str, Any]] = [("", state)]
+def _parts(state: Mapping[str, Any]) -> Iterator[tuple[str, Any, bool]]:
+    """Every value in a state with its path, and whether keys alone lead there, without recursion: an agent decides how
+    deep it is."""
+    waiting: list[tuple[str, Any, bool]] = [("", state, True)]
     while waiting:
-        path, value = waiting.pop()
-        yield path, value
+        path, value, is_named = waiting.pop()
+        yield path, value, is_named
         if isinstance(value, Mapping):
             waiting += [
-                (f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}", value[key]) for key in value
+                (f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}", value[key], is_named)
+                for key in value
             ]
         elif isinstance(value, list):
-            waiting += [(f"{path}/{number}", each) for number, each in enumerate(value)]
+            waiting += [(f"{path}/{number}", each, False) for number, each in enumerate(value)]
 
 
 def _kind(value: Any) -> str:

@@ -188,10 +188,12 @@ def _summary(finished: Finished) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OwnChecks:
-    """What a candidate brings itself: its files, its tests with digests of their code, how they went, and its calls."""
+    """What a candidate brings itself: its files, its tests with digests of their code, what they work with, how they
+    went, and its calls."""
 
     source: Path
     tests: Mapping[str, str]
+    parts: Mapping[str, str]
     tested: Mapping[str, Any]
     calls: Sequence[CanaryCall]
 
@@ -299,6 +301,7 @@ class _HeldTests:
         problems = [] if tested.problem is None else [tested.problem]
         problems += [f"{name} is gone from {TESTS}" for name in old if name not in new]
         problems += [f"{name} is rewritten" for name in old if name in new and new[name] != old[name]]
+        problems += changed_parts(read.parts[TESTS], read.words[TESTS], self.own.parts)
         for name in sorted(only_tests):
             now = self._now(name)
             if now != self.before.read(name):
@@ -322,6 +325,23 @@ class _HeldTests:
             deadline=self.deadline,
         )
         return int(tested.details.get("skipped", 0))
+
+
+def changed_parts(old: Mapping[str, str], words: Collection[str], new: Mapping[str, str]) -> list[str]:
+    """What the tests in tests.py work with otherwise than before, though they are the same themselves: a helper that
+    checks nothing any more, a constant, a fixture that replaces what is tested.
+
+    `words` are the names in the old file; a new thing of such a name comes between.
+    """
+    found = [
+        f"{name} in {TESTS} is {'rewritten' if name in new else 'gone'}"
+        for name in old
+        if name and new.get(name) != old[name]
+    ]
+    found += [f"{name} in {TESTS} is something else now" for name in new if name not in old and name in words]
+    if new.get("") != old.get(""):
+        found.append(f"{TESTS} does something else by itself, beside its tests")
+    return found
 
 
 def only_used_by_tests(uses: Mapping[str, Sequence[str]]) -> frozenset[str]:

@@ -44,7 +44,7 @@ from ratchet.agents.checks.own_tests import (
     check_tests,
     tests_among,
 )
-from ratchet.agents.checks.replay import Replay, ReplayedCall
+from ratchet.agents.checks.replay import AskedChanges, Replay, ReplayedCall
 from ratchet.agents.contract import (
     CANARY,
     METADATA,
@@ -73,12 +73,14 @@ CONFTEST = "conftest.py"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the files say. `tests` are the tests in tests.py, with digests of their code; `None` without such a file."""
+    """What the files say. `tests` are the tests in tests.py, with digests of their code, and `parts` what they work
+    with; `None` without such a file."""
 
     version: str
     tests: Mapping[str, str] | None
     calls: tuple[CanaryCall, ...]
     details: dict[str, Any]
+    parts: Mapping[str, str]
 
 
 async def check_form(
@@ -108,7 +110,7 @@ async def check_form(
     }
     # What was printed is what was read, in full.
     del details["stdout"]
-    return Form(version, tests, calls, details)
+    return Form(version, tests, calls, details, read.parts.get(TESTS, {}))
 
 
 async def _migrate(
@@ -178,15 +180,11 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """How an agent is used, as its user has it on record: evals, calls to be made again, and what was asked for now.
-
-    `is_personal`: by a person, and not by callers.
-    """
+    """How an agent is used, as its user has it on record: evals, calls to be made again, and what was asked for now."""
 
     evals: tuple[EvalCase, ...] = ()
     calls: tuple[ReplayedCall, ...] = ()
-    message: str = ""
-    is_personal: bool = True
+    asked: AskedChanges = field(default_factory=AskedChanges)
 
 
 NOTHING_USED = Used()
@@ -247,7 +245,9 @@ async def check_all(
             with record.contract("state", "state") as section:
                 section |= await check_state_kept(source, state, staged, settings, parent=base)
         if base is not None:
-            own = OwnChecks(source, form.tests or {}, record.sections.get("tests", {}), form.calls)
+            own = OwnChecks(
+                source, form.tests or {}, form.parts, record.sections.get("tests", {}), form.calls
+            )
             await check_predecessor(
                 base, own, record, state=state, place=place, settings=settings, agent=agent, deadline=deadline
             )
@@ -258,9 +258,7 @@ async def check_all(
                 source,
                 state or {},
                 used.calls,
-                used.message,
-                used.is_personal,
-                [tool.name for tool in pair.runner.tools],
+                used.asked,
                 place / "replay",
                 settings,
                 agent,
@@ -313,7 +311,7 @@ class VersionJudge:
     def hash(self) -> str:
         settings = self.settings
         return fingerprint(
-            "version 7",
+            "version 8",
             python=sys.version_info[:3],
             snapshot=(MAX_FILES, MAX_BYTES, MAX_DEPTH),
             reading=BOUNDS,
@@ -328,6 +326,7 @@ class VersionJudge:
             asks=self.asks,
             evals=hash_of(self.used.evals),
             replayed=len(self.used.calls),
+            may_differ=sorted(self.used.asked.tools),
         )
 
     async def judge(self, candidate: Candidate) -> Judged:

@@ -80,6 +80,7 @@ def create(
     examples=[
         'ratchet agent feedback greeter "Be less formal."',
         'ratchet agent feedback greeter "It crashes on an empty name." --severity critical',
+        'ratchet agent feedback greeter "Greet people as sailors do." --about greet',
         'ratchet agent feedback greeter "Speak Latin, too." --version 0.1.0',
         "git log -5 | ratchet agent feedback greeter --from-file -",
     ],
@@ -87,7 +88,7 @@ def create(
 )
 @agent_argument
 @click.argument("text", metavar="[TEXT]", required=False, help="What was wrong, in words.")
-@taking(of_agents.feedback, "severity", "version", "engine", "model", "simulated")
+@taking(of_agents.feedback, "severity", "version", "about", "engine", "model", "simulated")
 @detach_option
 @from_file_option
 def feedback(
@@ -104,7 +105,8 @@ def feedback(
 
     The Architect works on a copy and decides: nothing, a change of the state, or a change of the code. New code must
     pass its tests, start, and answer before it becomes the next version; until then, and if it does not, the current
-    version stays as it was. Feedback on one agent is taken one after the other.
+    version stays as it was. A change by which a tool answers a recorded call otherwise waits for your approval, unless
+    the feedback is --about that tool. Feedback on one agent is taken one after the other.
 
     VERSION is a commit or its beginning, a number such as 0.1.0, a tag such as v0.1.0, or `latest`. Exits with 0 when
     something was decided, 1 when the change failed.
@@ -236,6 +238,8 @@ def _tell_why_not(name: str, document: AgentOutcome) -> None:
         approval = next(each.approval for each in document.agent.waiting if each.run == run)
         note(f"`ratchet approval show {approval}` shows the change.")
         note(f"`ratchet agent approve {name}` makes it, `ratchet agent refuse {name}` does not.")
+        if "replay: " in (document.reason or ""):
+            note("With --about TOOL the feedback lets a tool answer recorded calls otherwise beforehand.")
     elif document.status in ("paused", "blocked"):
         note(f"`ratchet runs resume {run}` hands it to a worker, `ratchet runs cancel {run}` ends it.")
         note("`ratchet engine check` shows which engines could be used now, and how to fix the others.")
