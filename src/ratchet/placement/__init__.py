@@ -6,15 +6,17 @@ from ratchet._door import on_demand
 
 if TYPE_CHECKING:
     from ratchet.placement.broker import Brokered, pinned_to, placement_for
-    from ratchet.placement.node import NodeContext, NodeUnfit
+    from ratchet.placement.node import NodeContext, NodeUnfit, packed_directory, unpack_directory
     from ratchet.placement.work import (
         LOCAL,
+        PLACEMENT_KINDS,
         Local,
         NodeNeeds,
         NodeRefused,
         Order,
         PlacedWork,
         Placement,
+        PlacementChoice,
         Ticket,
         WorkDone,
         WorkFailed,

@@ -51,12 +51,15 @@ _MOST_CONTENTS = 256
 _END_SECONDS = 5.0
 
 
-def placement_for(settings: Settings) -> Placement:
-    """The placement that the settings name, shared by all of this process. Raises `Missing` without its extra."""
-    if not settings.sets("placement"):
+def placement_for(settings: Settings, kind: str = "") -> Placement:
+    """The placement of `kind`, or the one that the settings name, shared by all of this process.
+
+    Where a cluster is, only the settings say. Raises `Missing` without the extra of the kind.
+    """
+    if not kind and not settings.sets("placement"):
         return LOCAL
     placement = settings.placement
-    match placement.kind:
+    match kind or placement.kind:
         case "ray":
             if importlib.util.find_spec("ray") is None:
                 raise missing("ray", "placing work on Ray")

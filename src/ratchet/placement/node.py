@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import io
 import os
 import pickle
 import secrets
+import shutil
 import socket
+import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from ratchet.kernel import RatchetError
+from ratchet.ledger.files import sync_file_system
 from ratchet.placement.work import NodeNeeds, WorkLost, content_hash
 
 _KEPT_SECONDS = 7 * 86400.0
@@ -75,6 +80,75 @@ class NodeContext:
             _keep(file, content)
         return content
 
+    def directory(self, sha256: str) -> Path:
+        """What `packed_directory` made that content of. Not to be written: others use it, too."""
+        place = self.cache / "directories" / sha256
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(place)
+            return place
+        content = self.read(sha256)
+        unfinished = place.with_name(f".{sha256}-{secrets.token_hex(4)}")
+        try:
+            unpack_directory(content, unfinished)
+            # What is cut short by a power cut never gets its name.
+            sync_file_system(unfinished)
+            with contextlib.suppress(FileExistsError):
+                unfinished.rename(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOTEMPTY):
+                raise
+            if not place.exists():
+                raise NodeUnfit(f"{self.name} has no room in {self.cache}: {error.strerror}") from None
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return place
+
+
+def packed_directory(root: Path, paths: Iterable[Path] | None = None) -> bytes:
+    """The files and links below `root`, or only `paths` of it with what is below them; the same for the same files."""
+    found = {root} if paths is None else set(paths)
+    for each in [each for each in found if each.is_dir() and not each.is_symlink()]:
+        for directory, folders, names in os.walk(each):
+            found.update(Path(directory, name) for name in (*folders, *names))
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(found - {root}):
+            entry = archive.gettarinfo(path, str(path.relative_to(root)))
+            # Sockets and the like are no content; hard links are files of their own.
+            if path.is_file() and not path.is_symlink():
+                entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
+            elif not (path.is_dir() or path.is_symlink()):
+                continue
+            entry.uid = entry.gid = entry.mtime = 0
+            entry.uname = entry.gname = ""
+            entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+            if entry.isreg():
+                with path.open("rb") as file:
+                    archive.addfile(entry, file)
+            else:
+                archive.addfile(entry)
+    return out.getvalue()
+
+
+def unpack_directory(content: bytes, target: Path) -> None:
+    """Make the directory `target` of what `packed_directory` packed. Nothing is written through a link."""
+    target.mkdir(parents=True)
+    links: list[tuple[Path, str]] = []
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        for entry in archive:
+            path = target.joinpath(*Path(entry.name).parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if entry.issym():
+                links.append((path, entry.linkname))
+            elif entry.isdir():
+                path.mkdir(exist_ok=True)
+            else:
+                with path.open("xb") as file:
+                    shutil.copyfileobj(cast("IO[bytes]", archive.extractfile(entry)), file)
+                path.chmod(entry.mode)
+    for path, leads in links:
+        path.symlink_to(leads)
+
 
 def _keep(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -88,8 +162,12 @@ def _keep(file: Path, content: bytes) -> None:
 
 
 def remove_unused(cache: Path) -> None:
-    """Remove contents that no work has read for a week."""
+    """Remove contents and directories that no work has read for a week."""
     oldest = time.time() - _KEPT_SECONDS
+    for directory in (cache / "directories").glob("*"):
+        with contextlib.suppress(OSError):
+            if directory.stat().st_mtime < oldest:
+                shutil.rmtree(directory, ignore_errors=True)
     for file in (cache / "contents").glob("*"):
         with contextlib.suppress(OSError):  # another process of this machine was quicker
             if file.stat().st_mtime < oldest:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Direction, TrialStatus
+from ratchet.placement import PlacementChoice
 from ratchet.sandbox import Bounds
 from ratchet.workspaces.trees import is_litter
 
@@ -279,6 +280,7 @@ class TaskAdapter:
     columns: tuple[str, ...] = ()
     keep: KeepRule = field(default_factory=KeepRule)
     slots: Slots = field(default_factory=Slots)
+    placement: PlacementChoice = field(default_factory=PlacementChoice)
     environment: Mapping[str, str] = field(default_factory=dict)
     doers: tuple[Specialist, ...] = (Specialist(name="generalist"),)
     analysts: tuple[Specialist, ...] = ()

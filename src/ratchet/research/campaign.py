@@ -402,7 +402,7 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
 
 
 def _meter(job: JobContext, task: TaskAdapter, repository: Repository, origin: Path | None) -> TaskMeter:
-    placement = placement_for(job.runtime.settings)
+    placement = placement_for(job.runtime.settings, task.placement.kind)
     meter = TaskMeter(task, repository, job.runtime.home, origin=origin, placement=placement)
     record = repository.path.with_name(_DATA)
     if job.ledger.artifacts.bucket is None:

@@ -20,7 +20,8 @@ from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.definition import Tool, ToolType, WorkflowBody
 from ratchet.tools.functions import call_function
 from ratchet.tools.models import call_llm_tool, call_model
-from ratchet.tools.programs import call_program, call_python, most_output
+from ratchet.tools.placed import call_placed
+from ratchet.tools.programs import most_output
 
 Look = Callable[[Any], bool]
 """True only for what certainly fits."""
@@ -310,8 +311,8 @@ async def _call_workflow(
 
 _CARRY_OUT: Mapping[ToolType, Callable[..., Awaitable[ToolResult]]] = {
     ToolType.LLM: call_llm_tool,
-    ToolType.PYTHON: call_python,
-    ToolType.EXECUTABLE: call_program,
+    ToolType.PYTHON: call_placed,
+    ToolType.EXECUTABLE: call_placed,
     ToolType.OPENAPI: _call_web,
     ToolType.MCP: _call_mcp,
     ToolType.WORKFLOW: _call_workflow,

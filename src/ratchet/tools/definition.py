@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel.semver import Bump
+from ratchet.placement import PlacementChoice
 
 if TYPE_CHECKING:
     from ratchet.flowkit.spec import ToolDefinition
 
 _SCHEME = "workflow:"
-_APART = frozenset({"extra", "folder", "files", "warnings", "examples", "network", "cache", "constraints"})
+_APART = frozenset(
+    {"extra", "folder", "files", "warnings", "examples", "network", "cache", "constraints", "placement"}
+)
 _BODIES = ("llm", "python", "executable", "openapi", "mcp", "workflow", "function")
 
 
@@ -208,6 +211,8 @@ class Tool:
     output_schema: Mapping[str, Any] | None = None
     examples: tuple[Example, ...] = ()
     constraints: Constraints = field(default_factory=Constraints)
+    placement: PlacementChoice = field(default_factory=PlacementChoice)
+    """Of a Python tool or a program: where it runs."""
     network: bool = False
     cache: bool = True
     timeout: float | None = None
@@ -302,6 +307,8 @@ def write_tool(tool: Tool) -> dict[str, Any]:
         data["examples"] = [_written_example(each) for each in tool.examples]
     if constraints := _set_fields(tool.constraints):
         data["constraints"] = constraints
+    if placement := tool.placement.data:
+        data["placement"] = placement
     if tool.body is not None:
         data[tool.type.value] = _set_fields(tool.body)
         _settle(data, tool)

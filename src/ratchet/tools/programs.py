@@ -354,10 +354,9 @@ def _command_line(
     if tool.folder is not None:
         words["tool_dir"] = str(tool.folder.resolve())
         shown.append(tool.folder.resolve())
-    for name, value in values.items():
-        if name.endswith(_FILE_INPUTS) and (file := _file_of(value, occasion.folder)) is not None:
-            words[name] = str(file)
-            shown.append(file)
+    for name, file in files_of_inputs(values, occasion.folder).items():
+        words[name] = str(file)
+        shown.append(file)
     try:
         arguments = [fill(each, words) for each in body.args]
         command = fill(body.command, words)
@@ -399,6 +398,12 @@ def _absent(tool: Tool, body: ExecutableBody, command: str) -> ToolCallFailed:
         final=True,
         result=_process_result(False, NOT_FOUND, "", said, command),
     )
+
+
+def files_of_inputs(values: Mapping[str, Any], folder: Path | None) -> dict[str, Path]:
+    """The files that inputs of a program name, by the names of the inputs."""
+    named = {name: _file_of(value, folder) for name, value in values.items() if name.endswith(_FILE_INPUTS)}
+    return {name: file for name, file in named.items() if file is not None}
 
 
 def _file_of(value: Any, folder: Path | None) -> Path | None:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ratchet.kernel.semver import Bump, is_semver
+from ratchet.placement import PLACEMENT_KINDS, PlacementChoice
 from ratchet.tools.definition import (
     CALLABLE,
     Body,
@@ -278,6 +279,7 @@ def read(
         "output_schema": _schema(fields, "output_schema", "outputs", stored=stored),
         "examples": _examples(fields),
         "constraints": _constraints(fields),
+        "placement": _placement(fields, kind),
         "network": network,
         "cache": fields.flag("cache", usual_cache(network, body if isinstance(body, LlmBody) else None)),
         "timeout": _timeout(fields, data),
@@ -285,6 +287,8 @@ def read(
         "requirements": fields.texts("requirements"),
         "secrets": _secrets(fields, kind),
     }
+    if common["secrets"] and common["placement"].kind not in ("", "local"):
+        fields.wrong("placement", "a tool with secrets stays with its worker: nodes are given no keys")
     if fields.problems:
         raise ToolError(fields.problems, file=file)
     for key in fields.rest:
@@ -436,6 +440,27 @@ def _constraints(fields: DefinitionFields) -> Constraints:
         max_db_size_mb=inner.whole("max_db_size_mb", above=0, most=1_000_000),
         extra=inner.rest,
     )
+
+
+def _placement(fields: DefinitionFields, kind: ToolType) -> PlacementChoice:
+    if "placement" in fields.rest and kind not in (ToolType.PYTHON, ToolType.EXECUTABLE):
+        fields.wrong("placement", "only a python tool or a program can be placed")
+    inner = fields.inside("placement")
+    labels = inner.table("labels")
+    choice = PlacementChoice(
+        kind=inner.text("kind"),
+        cpus=inner.number("cpus", above=-1e-9, most=10_000),
+        memory_mb=inner.whole("memory_mb", above=0, most=100_000_000),
+        gpus=inner.whole("gpus", above=-1, most=1000),
+        gpu_type=inner.text("gpu_type"),
+        labels={name: str(value) for name, value in labels.items()},
+        wall_seconds=inner.number("wall_seconds", above=0, most=_MOST_SECONDS),
+    )
+    if choice.kind not in ("", *PLACEMENT_KINDS):
+        inner.wrong("kind", f"{choice.kind[:40]!r} is none of {', '.join(PLACEMENT_KINDS)}")
+    for key in inner.rest:
+        inner.wrong(key, "not a key that is used")
+    return choice
 
 
 def _timeout(fields: DefinitionFields, data: Mapping[str, Any]) -> float | None:

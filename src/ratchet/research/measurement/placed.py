@@ -92,11 +92,12 @@ class Shipment:
         first = task.slots.names[0].split(",") if task.slots.names else []
         gpu = task.slots.kind == "gpu"
         memory = [each.bounds.memory_bytes for each in programs if each.bounds.memory_bytes]
-        return NodeNeeds(
+        usual = NodeNeeds(
             cpus=1.0 if gpu or not first else float(len(first)),
             gpus=len(first) if gpu else 0,
             memory_bytes=max(memory, default=None),
         )
+        return task.placement.needs(usual)
 
     def _file(self, commit: str, path: str) -> _File:
         entry = self.repository.list_files(commit)[path]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from ratchet.kernel import Direction, Misuse, RatchetError
+from ratchet.placement import PlacementChoice
 from ratchet.research.adapter import (
     DataSource,
     EvaluatorProgram,
@@ -195,6 +196,7 @@ def facts(tables: Tables, root: Path, swarm: Swarm) -> dict[str, Any]:
         "direction": Direction(tables.score.direction),
         "keep": _keep(tables.keep, task.held_out_inputs),
         "slots": _slots(tables.slots),
+        "placement": PlacementChoice(**dict(tables.placement)),
         "data": tuple(DataSource(name=name, **_values(table)) for name, table in tables.data.items()),
         "baseline_score": tables.baseline.score,
         "requires_calibrated_baseline": tables.baseline.requires_calibration,

@@ -219,6 +219,16 @@ class SlotsTable(TomlTable):
     devices: dict[Slot, list[DevicePath]] = Field(default_factory=dict)
 
 
+class PlacementTable(TomlTable):
+    kind: Literal["", "local", "ray", "processes"] = ""
+    cpus: Annotated[Real, Field(ge=0)] | None = None
+    memory_mb: Count | None = None
+    gpus: Annotated[int, Field(ge=0, strict=True)] | None = None
+    gpu_type: Line = ""
+    labels: dict[Word, Line] = Field(default_factory=dict)
+    wall_seconds: Seconds | None = None
+
+
 Reader = Literal["trial", "apply", "evaluator"]
 
 
@@ -289,6 +299,7 @@ class Tables(TomlTable):
     evaluator: EvaluatorTable | None = None
     keep: KeepTable = Field(default_factory=KeepTable)
     slots: SlotsTable = Field(default_factory=SlotsTable)
+    placement: PlacementTable = Field(default_factory=PlacementTable)
     size: SizeTable = Field(default_factory=SizeTable)
     baseline: BaselineTable = Field(default_factory=BaselineTable)
     stops: StopsTable = Field(default_factory=StopsTable)

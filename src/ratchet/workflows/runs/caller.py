@@ -22,6 +22,7 @@ from ratchet.runtime import JobContext
 from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.invocation import ToolRateLimited, call_row, check_constraints
 from ratchet.tools.mcp_tools import KeptServers
+from ratchet.tools.placed import is_placed
 from ratchet.workflows.runs.journal import LedgerJournal
 from ratchet.workflows.runs.plan import FixedTool, RunPlan, StepWork
 from ratchet.workflows.runs.remote_calls import Offering
@@ -191,8 +192,10 @@ class LedgerCaller:
 
     def room(self, call: StepCall) -> AbstractAsyncContextManager[object]:
         """Steps that compute share the cores; questions to models and what only waits have limits of their own. What is
-        offered to others needs no room."""
+        offered to others needs no room, and what nodes do none of this machine's cores."""
         work = self._plan.work(call)
+        if work.tool is not None and is_placed(work.tool, self._job.runtime.settings):
+            return self._waiting
         if self.offering is not None and work.computes and call.lines is None:
             # What another worker does is heard of only at its end.
             return self.offering.room(call.name)
