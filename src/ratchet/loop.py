@@ -51,6 +51,7 @@ from ratchet.workspaces import (
     WorkspaceError,
     WorkspaceKind,
 )
+from ratchet.workspaces.packs import record_commit
 
 __all__ = [
     "Attempted",
@@ -98,12 +99,14 @@ class Proposal:
     """What was taken from a session. Without a `commit` there is nothing to judge.
 
     `data` is kept with the checkpoint of the session, for whoever keeps or discards the proposal; `files` are stored
-    as artifacts of the attempt.
+    as artifacts of the attempt. Where commits travel, `pack` is what the commit adds to its base, and `ref` its name.
     """
 
     commit: str | None
     data: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[Report, ...] = ()
+    ref: str = ""
+    pack: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +260,8 @@ async def _propose(opened: OpenAttempt, plan: Plan) -> None:
 
     def record(tx: Transaction, number: int, session: Session, proposal: Proposal) -> None:
         _store(tx, opened, proposal.files)
+        if proposal.pack is not None and proposal.commit is not None:
+            record_commit(tx, opened.artifacts, opened.run.id, proposal.ref, proposal.commit, proposal.pack)
         proposed = {
             **proposal.data,
             "commit": proposal.commit,
@@ -467,10 +472,12 @@ class GitTrunk:
         return {}
 
     def end(self, tx: Transaction, opened: OpenAttempt, *, kept: bool) -> Mapping[str, Any]:
+        if kept and opened.artifacts.travels:
+            record_commit(tx, opened.artifacts, opened.run.id, self.ref, opened.finished[PROPOSED]["commit"])
         return {}
 
     def _take(self, opened: OpenAttempt, workspace: Workspace, session: Session) -> Proposal:
-        made = self._commit(opened, workspace, session)
+        made, ref = self._commit(opened, workspace, session)
         change = self.repository.diff(self.base, made.hash).encode("utf-8", "replace")
         data = {
             "base": self.base,
@@ -481,9 +488,11 @@ class GitTrunk:
                 "own_commits": made.own_commits,
             },
         }
-        return Proposal(made.hash, data, (Report(CHANGE_FILE, change, "text/x-diff"),))
+        travels = opened.artifacts.travels
+        pack = self.repository.pack(made.hash, known=[self.base]) if travels else None
+        return Proposal(made.hash, data, (Report(CHANGE_FILE, change, "text/x-diff"),), ref, pack)
 
-    def _commit(self, opened: OpenAttempt, workspace: Workspace, session: Session) -> Commit:
+    def _commit(self, opened: OpenAttempt, workspace: Workspace, session: Session) -> tuple[Commit, str]:
         """What the session made, under a ref of its own: the evidence stays, kept or not."""
         try:
             if self.finish is not None:
@@ -500,7 +509,7 @@ class GitTrunk:
             # Another ledger that works on this repository, or did before this one was made, has counted so far, too.
             ref = f"{ref}-{made.hash[:12]}"
         self.repository.advance(ref, made.hash, expected=None)
-        return made
+        return made, ref
 
     def _advance(self, opened: OpenAttempt) -> tuple[Outcome, str]:
         commit, incumbent = opened.finished[PROPOSED]["commit"], opened.finished[PROPOSED]["incumbent"]

@@ -17,6 +17,7 @@ from tests.runtime.conftest import (  # noqa: F401 - fixtures
     url,
     worker,
 )
+from tests.runtime.machines import add_machine  # noqa: F401 - a fixture
 
 
 @pytest.fixture

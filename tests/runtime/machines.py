@@ -26,12 +26,20 @@ class Machine:
         home.mkdir()
         self.home = home
         self._bucket = bucket
-        self.loaded = load(home, url, **{"artifacts.url": bucket})
+        self._url = url
+        self._flags: dict[str, object] = {}
+        self.set()
         self._fleet = Fleet(home, url, nursery)
         self._worker: subprocess.Popen[str] | None = None
 
+    def set(self, **flags: object) -> None:
+        """Read the settings again, with these besides."""
+        self._flags |= flags
+        self.loaded = load(self.home, self._url, **{"artifacts.url": self._bucket, **self._flags})
+
     def work(self) -> None:
-        self._worker = self._fleet.spawn(artifacts__url=self._bucket)
+        flags = {key.replace(".", "__"): value for key, value in self._flags.items()}
+        self._worker = self._fleet.spawn(artifacts__url=self._bucket, **flags)
 
     def work_until(self, stage: str) -> None:
         """Work, and be killed behind a stage of the loop."""

@@ -26,14 +26,22 @@ from ratchet.config.workflow_settings import Agents
 from ratchet.engines import Failure, Request
 from ratchet.engines.registry import open_engine
 from ratchet.kernel import Misuse, Outcome, RunStatus
-from ratchet.ledger import Run, Transaction, change_run
-from ratchet.ledger.agents import AgentRow, AgentVersion, get_agent, get_version, give_up_creation
+from ratchet.ledger import Ledger, Run, Transaction, change_run
+from ratchet.ledger.agents import (
+    AgentRow,
+    AgentVersion,
+    get_agent,
+    get_version,
+    give_up_creation,
+    list_versions,
+)
 from ratchet.ledger.runs import list_runs, list_steps
 from ratchet.ledger.usage import stages_of_step
 from ratchet.loop import Attempted, Plan, attempt
 from ratchet.runtime import JobContext, complete_run, enter_run
 from ratchet.runtime.attempts import ENDED, ended_attempt
 from ratchet.workspaces import Repository
+from ratchet.workspaces.packs import fetch_commits
 
 _SUMMARY = {"type": "string", "description": "what you did and why, in a sentence or two for people"}
 _REFUSED = {"type": ["string", "null"], "description": "why this cannot be done at all; null if it can"}
@@ -273,7 +281,8 @@ def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[ArchitectWork
     place = place_of(job.runtime.home, run.spec["agent"])
     engine = opener(run.spec.get("engine") or job.runtime.settings.agents.engine, surroundings(job))
     message = message_of(job.runtime, run.spec)
-    if run.spec["action"] != "create" and not place.repository.is_dir():
+    travels = job.ledger.artifacts.travels
+    if run.spec["action"] != "create" and not (place.states if travels else place.repository).is_dir():
         raise Misuse(
             f"the agent {place.name} does not lie in {job.runtime.home}",
             hint="let a worker of the home where it was created work on its runs",
@@ -285,9 +294,28 @@ def _work(job: JobContext, opener: Opener, tell: Tell) -> Iterator[ArchitectWork
         sweep(place)
         repository = _repository(place.repository)
         try:
+            if travels:
+                fetch_versions(job.ledger, agent, run.id, repository)
             yield ArchitectWork(job, run, agent, base, place, repository, engine, message, tell)
         finally:
             repository.close()
+
+
+def fetch_versions(ledger: Ledger, agent: AgentRow, run_id: int, repository: Repository) -> None:
+    """Bring the commits of an agent's versions, and what a run has made, from where they were recorded."""
+    here = set(repository.refs("refs/versions/").values())
+    runs, before = [run_id], None
+    # Newest first, as far back as to what is here.
+    while True:
+        with ledger.read() as tx:
+            made = list_versions(tx, agent.id, before=before)
+        absent = [each for each in made if each.commit not in here]
+        runs += [each.run_id for each in absent if each.run_id is not None]
+        if not absent:
+            break
+        before = made[-1].id
+    for number in dict.fromkeys(reversed(runs)):
+        fetch_commits(ledger, number, repository)
 
 
 def _agent(tx: Transaction, run: Run) -> AgentRow:

@@ -32,6 +32,7 @@ from ratchet.agents.learning import case_of, keep_lesson
 from ratchet.agents.staging_area import (
     ArchitectWork,
     Decision,
+    attempt_ref,
     commit_tree,
     git_files,
     last_change,
@@ -56,6 +57,7 @@ from ratchet.ledger.questions import Approval
 from ratchet.ledger.usage import total
 from ratchet.loop import JUDGED, PROPOSED, Checkout, OpenAttempt, Proposal, Workplace
 from ratchet.workspaces.directories import remove_tree
+from ratchet.workspaces.packs import record_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class NewVersion:
     tools: list[Any]
     offers: list[Any]
     diff_sha256: str
+    pack: bytes | None = field(default=None, repr=False)
+    """What the commit adds to what is recorded of the agent, where commits travel."""
 
 
 def make_version(work: ArchitectWork, opened: OpenAttempt, proposed: ProposedChange) -> NewVersion:
@@ -85,7 +89,9 @@ def make_version(work: ArchitectWork, opened: OpenAttempt, proposed: ProposedCha
     commit = commit_tree(work.repository, files, parent=work.parent, message=message, at=entry.at)
     diff = "" if work.parent is None else work.repository.diff(work.parent, commit)
     digest = hashlib.sha256(diff.encode("utf-8", "surrogateescape")).hexdigest()
-    return NewVersion(commit, version, tools, offers, digest)
+    known = [proposed.commit, *([] if work.parent is None else [work.parent])]
+    pack = work.repository.pack(commit, known=known) if opened.artifacts.travels else None
+    return NewVersion(commit, version, tools, offers, digest, pack)
 
 
 def _number(work: ArchitectWork, proposed: ProposedChange, least: Bump) -> str:
@@ -323,7 +329,12 @@ class AgentTrunk:
                 "staged_state": staged.sha256,
                 "seen": seen,
             }
-            return Proposal(made.commit, data, (staged,) if base is None else (base, staged))
+            files = (staged,) if base is None else (base, staged)
+            pack = None
+            if made.commit is not None and opened.artifacts.travels:
+                known = [] if work.parent is None else [work.parent]
+                pack = await asyncio.to_thread(work.repository.pack, made.commit, known=known)
+            return Proposal(made.commit, data, files, attempt_ref(opened.id), pack)
 
         yield Workplace(replace(request, workspace=staging), take_change)
 
@@ -494,6 +505,9 @@ class AgentTrunk:
         }
         if made is None:
             return ended
+        if made.pack is not None:
+            ref = f"refs/versions/{made.commit}"
+            record_commit(tx, opened.artifacts, work.run.id, ref, made.commit, made.pack)
         certificate = self._certificate(tx, opened, proposed, made)
         promoted = _promote(tx, work, proposed, made, certificate)
         return {**ended, "commit": made.commit, "version": made.version, "promoted": promoted}

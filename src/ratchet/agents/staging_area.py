@@ -331,10 +331,14 @@ def take(
         commit = None
         if decision is Decision.CODE:
             commit = commit_tree(work.repository, files, parent=work.parent, message=summary)
-            work.repository.advance(f"refs/ratchet/attempts/{attempt_id}", commit, expected=None)
+            work.repository.advance(attempt_ref(attempt_id), commit, expected=None)
         return StagedFiles(decision, summary, commit, state, answer)
     except UnfitFiles as unfit:
         raise SessionFailed(Failure.BAD_OUTPUT, str(unfit), session=session, hint=unfit.hint) from unfit
+
+
+def attempt_ref(attempt_id: int) -> str:
+    return f"refs/ratchet/attempts/{attempt_id}"
 
 
 def _state(staging: Path) -> bytes:

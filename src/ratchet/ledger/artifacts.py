@@ -76,6 +76,11 @@ class ArtifactStore:
         self.bucket = bucket
         self._begin = begin
 
+    @property
+    def travels(self) -> bool:
+        """Whether machines may share this and the database, and nothing else."""
+        return self.bucket is not None
+
     def put(
         self,
         tx: Transaction,

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from ratchet.placement.work import (
     LOCAL,
     NodeNeeds,
     NodeRefused,
-    Order,
     PlacedWork,
     Placement,
     T,
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 _MOST_CONTENTS = 256
+_MOST_CONTENT_BYTES = 512 * 1024 * 1024
+_UNFIT_SECONDS = 300.0
 _END_SECONDS = 5.0
 
 
@@ -97,7 +99,7 @@ class _Link:
             stderr=self._said,
             start_new_session=True,
         )
-        self.contents: OrderedDict[str, None] = OrderedDict()
+        self.contents: OrderedDict[str, int] = OrderedDict()
 
     def send(self, *frame: Any) -> None:
         """Raises `WorkLost` when it is gone."""
@@ -139,16 +141,21 @@ class Brokered:
         self._link: _Link | None = None
         self._numbers = itertools.count(1)
         self._attempts: dict[int, _Attempt] = {}
-        self._unfit: dict[str, dict[str, str]] = {}
+        self._unfit: dict[str, dict[str, tuple[str, float]]] = {}
 
     async def place(self, work: PlacedWork[T]) -> Ticket[T]:
-        order = await asyncio.to_thread(work.there)
         ticket = Ticket(work, next(self._numbers))
-        self._attempts[ticket.number] = _Attempt(
-            work.name, order.kind, asyncio.get_running_loop(), asyncio.Queue()
-        )
+        attempt = _Attempt(work.name, "", asyncio.get_running_loop(), asyncio.Queue())
+        # One hop to a thread for all of it: each costs as much as sending.
+        sending = asyncio.ensure_future(asyncio.to_thread(self._send_order, ticket.number, work, attempt))
         try:
-            await asyncio.to_thread(self._send_order, ticket.number, work, order)
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            # What is being sent is cancelled once it is sent: otherwise it would run for no attempt.
+            sending.add_done_callback(
+                lambda sent: self._withdraw(ticket.number) if sent.exception() is None else None
+            )
+            raise
         except BaseException:
             self._attempts.pop(ticket.number, None)
             raise
@@ -159,17 +166,22 @@ class Brokered:
         while True:
             piece, node = await attempt.heard.get()
             if isinstance(piece, NodeReply):
+                # There is nothing left to be cancelled.
+                self._attempts.pop(ticket.number, None)
                 yield WorkDone(self._value(attempt, piece, node))
                 return
             yield WorkNews(piece)
 
     async def cancel(self, ticket: Ticket[T]) -> None:
+        self._withdraw(ticket.number)
+
+    def _withdraw(self, number: int) -> None:
         # From here on what arrives of it is for no attempt.
-        if self._attempts.pop(ticket.number, None) is None:
+        if self._attempts.pop(number, None) is None:
             return
         with self._lock, contextlib.suppress(WorkLost):
             if self._link is not None:
-                self._link.send("cancel", ticket.number)
+                self._link.send("cancel", number)
 
     async def nodes(self) -> list[NodeRow]:
         """The nodes that live. Raises `WorkLost` when the cluster cannot be reached."""
@@ -204,12 +216,15 @@ class Brokered:
                     hint="install this Ratchet on the nodes and see `ratchet doctor --fleet`",
                 )
             case "unfit":
-                self._unfit.setdefault(attempt.kind, {})[node] = reply.reason
+                self._unfit.setdefault(attempt.kind, {})[node] = (reply.reason, time.monotonic())
                 _log.warning("a node was refused", node=node, reason=reply.reason)
                 raise NodeRefused(reply.reason)
         raise WorkLost(f"{attempt.name} was lost: {reply.reason}")
 
-    def _send_order(self, number: int, work: PlacedWork[Any], order: Order) -> None:
+    def _send_order(self, number: int, work: PlacedWork[Any], attempt: _Attempt) -> None:
+        order = work.there()
+        attempt.kind = order.kind
+        self._attempts[number] = attempt
         assignment = Assignment(
             work.name,
             order.function,
@@ -219,9 +234,18 @@ class Brokered:
             self._cache,
             work.hear is not None,
         )
-        unfit = self._unfit.get(order.kind, {})
+        # After a while it is asked again: it may have been given what it lacked.
+        oldest = time.monotonic() - _UNFIT_SECONDS
+        refused = self._unfit.get(order.kind, {}).items()
+        unfit = {node: reason for node, (reason, at) in refused if at > oldest}
         placed = Placed(
-            pickle.dumps(assignment), work.name, work.needs, tuple(order.contents), ratchet.__version__, unfit
+            pickle.dumps(assignment),
+            work.name,
+            work.needs,
+            tuple(order.contents),
+            ratchet.__version__,
+            unfit,
+            work.hear is not None,
         )
         with self._lock:
             link = self._linked()
@@ -232,9 +256,11 @@ class Brokered:
         for sha256, content in contents.items():
             if sha256 not in link.contents:
                 link.send("content", sha256, content)
-            link.contents[sha256] = None
+            link.contents[sha256] = len(content)
             link.contents.move_to_end(sha256)
-        while len(link.contents) > max(_MOST_CONTENTS, len(contents)):
+        while len(link.contents) > len(contents) and (
+            len(link.contents) > _MOST_CONTENTS or sum(link.contents.values()) > _MOST_CONTENT_BYTES
+        ):
             oldest, _ = link.contents.popitem(last=False)
             link.send("drop", oldest)
 

@@ -30,6 +30,7 @@ class Placed(NamedTuple):
     contents: tuple[str, ...]
     version: str
     unfit: Mapping[str, str]
+    streams: bool = False
 
 
 class NodeRow(NamedTuple):

@@ -16,6 +16,7 @@ from ratchet.placement.frames import Answer, Broker, NodeRow, Placed, serve
 from ratchet.placement.node import NodeReply
 
 _CONNECT_SECONDS = 10.0
+_MOST_READY = 64
 _NODE = "ray.io/node-id"
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -42,8 +43,9 @@ def _connect(address: str) -> None:
         sys.exit(f"Ray at {address} cannot be used: {error}")
 
 
-def _task() -> Any:
-    """What Ray runs on a node. It travels as code, since the Ratchet there may be another one or none."""
+def _tasks() -> dict[bool, Any]:
+    """What Ray runs on a node: work that streams what it has to report, and work that has one reply, which takes Ray
+    half as long. It travels as code, since the Ratchet there may be another one or none."""
     import ray
 
     def placed(version: str, packed: bytes, contents: dict[str, list[Any]]) -> Iterator[tuple[str, Any]]:
@@ -51,27 +53,40 @@ def _task() -> Any:
 
         context = ray.get_runtime_context()
         node = context.get_node_id()
-        who = f"node {node[:8]} ({ray.util.get_node_ip_address()})"
+        reason = ""
         try:
             import ratchet
             from ratchet.placement.node import answers
+
+            if ratchet.__version__ != version:
+                reason = f"has Ratchet {ratchet.__version__}, not {version}"
         except ImportError as error:
-            yield node, ("unfit", b"", f"{who} has no Ratchet that can do it: {error}", None)
-            return
-        if ratchet.__version__ != version:
-            yield node, ("unfit", b"", f"{who} has Ratchet {ratchet.__version__}, not {version}", None)
+            reason = f"has no Ratchet that can do it: {error}"
+        if reason:
+            # Its address is looked up by asking the network, which takes longer than small work.
+            who = f"node {node[:8]} ({ray.util.get_node_ip_address()})"
+            yield node, ("unfit", b"", f"{who} {reason}", None)
             return
         gpus = tuple(map(str, context.get_accelerator_ids().get("GPU", ())))
         for piece in answers(packed, lambda sha256: ray.get(contents[sha256][0]), gpus):
             yield node, piece
 
-    return ray.remote(num_returns="streaming", max_retries=0)(placed)
+    def placed_once(version: str, packed: bytes, contents: dict[str, list[Any]]) -> tuple[str, Any]:
+        *_, last = placed(version, packed, contents)
+        return last
+
+    return {
+        True: ray.remote(num_returns="streaming", max_retries=0)(placed),
+        False: ray.remote(max_retries=0)(placed_once),
+    }
 
 
 class RayBroker(Broker):
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer)
-        self._task = _task()
+        self._tasks = _tasks()
+        # To make one takes longer than to send a task.
+        self._ready: dict[str, Any] = {}
         self._contents: dict[str, Any] = {}
 
     def content(self, sha256: str, content: bytes) -> None:
@@ -94,32 +109,46 @@ class RayBroker(Broker):
     async def run(self, number: int, placed: Placed) -> None:
         import ray
 
+        # In lists, so that a node asks only for what it does not have.
+        contents = {sha256: [self._contents[sha256]] for sha256 in placed.contents}
+        sent = self._task(placed).remote(placed.version, placed.packed, contents)
+        ended = False
+        try:
+            if placed.streams:
+                async for each in sent:
+                    node, piece = await each
+                    if isinstance(piece, tuple):
+                        ended, piece = True, NodeReply(*piece)
+                    self.answer(number, piece, node)
+            else:
+                node, piece = await sent
+                ended = True
+                self.answer(number, NodeReply(*piece), node)
+        finally:
+            if not ended:
+                # With its process, and so with all that runs in its sandbox.
+                ray.cancel(sent, force=True)
+
+    def _task(self, placed: Placed) -> Any:
         needs = placed.needs
         labels = dict(needs.labels)
         if placed.unfit:
             labels[_NODE] = f"!in({','.join(placed.unfit)})"
         options: dict[str, Any] = {
-            "name": placed.name,
+            # What it is, without which one: names of Ray's are for people who watch the cluster.
+            "name": placed.name.partition(" ")[0],
             "num_cpus": needs.cpus,
             "num_gpus": needs.gpus,
             "label_selector": labels,
             **({"memory": needs.memory_bytes} if needs.memory_bytes else {}),
             **({"accelerator_type": needs.gpu_type} if needs.gpu_type else {}),
         }
-        # In lists, so that a node asks only for what it does not have.
-        contents = {sha256: [self._contents[sha256]] for sha256 in placed.contents}
-        pieces = self._task.options(**options).remote(placed.version, placed.packed, contents)
-        ended = False
-        try:
-            async for each in pieces:
-                node, piece = await each
-                if isinstance(piece, tuple):
-                    ended, piece = True, NodeReply(*piece)
-                self.answer(number, piece, node)
-        finally:
-            if not ended:
-                # With its process, and so with all that runs in its sandbox.
-                ray.cancel(pieces, force=True)
+        key = repr((placed.streams, options))
+        if key not in self._ready:
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            self._ready[key] = self._tasks[placed.streams].options(**options)
+        return self._ready[key]
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from ratchet.protocols.ci import settle_commit
 from ratchet.protocols.feedback import feedback
 from ratchet.protocols.jobs import RESTS_ON_RECORDING, again, move_step
 from ratchet.protocols.policies import Behavior, apply_triggers, read_policies
-from ratchet.protocols.stream import Stream
+from ratchet.protocols.stream import Stream, pack_branch, record_branch
 from ratchet.workspaces.git import find_git
 
 
@@ -97,6 +97,8 @@ def settle(
 
     `published` says whether the remote has the commit, and `versions` which prompts it was made with.
     """
+    judged_again = (step.runtime_state or {}).get("qa_requested")
+    pack = pack_branch(stream, done.commit) if done.kept and done.commit and judged_again else None
     with stream.job.write() as tx:
         now = get_protocol_step(tx, step.step_id)
         if now.status is StepStatus.RUNNING:
@@ -113,6 +115,7 @@ def settle(
         change_protocol_step(tx, step.step_id, runtime_state=state)
         now = get_protocol_step(tx, step.step_id)
         if done.kept:
+            record_branch(tx, stream, done.commit or "", pack)
             _kept(tx, stream, now, done, published=published, versions=versions)
         elif done.outcome is Outcome.FAILED and done.verdict is not None and done.verdict.passed:
             _moved(tx, stream, now, done)

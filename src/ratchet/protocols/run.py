@@ -46,7 +46,15 @@ from ratchet.protocols.pull_request import finish_pull_request, publish
 from ratchet.protocols.qa.baseline import check_baseline
 from ratchet.protocols.spec import dependencies
 from ratchet.protocols.step import work_on
-from ratchet.protocols.stream import ProtocolBlocked, Stream, head_of, show_worktree
+from ratchet.protocols.stream import (
+    ProtocolBlocked,
+    Stream,
+    bring_commits,
+    head_of,
+    pack_branch,
+    record_branch,
+    show_worktree,
+)
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import ENDED
 
@@ -118,6 +126,8 @@ async def _carry(job: JobContext, protocol: Protocol, *, wants_pull_request: boo
     try:
         async with opened_clone(job.runtime, project) as clone:
             stream = Stream(job, protocol, project, clone)
+            if job.ledger.artifacts.travels and protocol.base_commit is not None:
+                await stoppable(clone.transfer, lambda: bring_commits(stream))
             return await _go_on(stream, wants_pull_request=wants_pull_request)
     except CloneMissing as missing:
         raise ProtocolBlocked(str(missing), event="repo_missing", hint=missing.hint) from missing
@@ -340,7 +350,9 @@ def _keep(stream: Stream, step: ProtocolStep) -> None:
             repository.advance(stream.protocol.ref, commit, expected=head)
         except (StateChanged, Conflict) as error:
             raise ProtocolBlocked(str(error), event="approval_not_kept", hint=error.hint) from error
+    pack = pack_branch(stream, commit)
     with stream.job.write() as tx:
         if get_protocol_step(tx, step.step_id).commit is None:
             change_protocol_step(tx, step.step_id, commit=commit)
+            record_branch(tx, stream, commit, pack)
             stream.event(tx, "approval_kept", f"{commit[:12]} is on the branch", step_id=step.step_id)

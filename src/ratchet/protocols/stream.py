@@ -16,11 +16,12 @@ from ratchet.kernel import NotFound, RatchetError
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, change_protocol, find_protocol, get_protocol
-from ratchet.projects.address import worktrees_of
+from ratchet.projects.address import RemoteFailed, worktrees_of
 from ratchet.projects.clone import Clone
 from ratchet.runtime import JobContext
-from ratchet.workspaces import Identity
+from ratchet.workspaces import Identity, Repository
 from ratchet.workspaces.git import find_git
+from ratchet.workspaces.packs import fetch_commits, record_commit
 
 
 class ProtocolBlocked(RatchetError):
@@ -169,6 +170,39 @@ def _git(directory: Path, *words: str) -> str | None:
         done.stderr.decode("utf-8", "replace").strip()[:1000]
         or f"git {words[0]} ended with {done.returncode}"
     )
+
+
+def pack_branch(stream: Stream, commit: str) -> bytes | None:
+    """All of a branch beyond its base, for machines that share the ledger and the store alone, if there may be any.
+
+    What attempts made is recorded already, but a person may have put more on the branch.
+    """
+    if not stream.job.ledger.artifacts.travels:
+        return None
+    base = stream.protocol.base_commit
+    return stream.clone.repository.pack(commit, known=[] if base is None else [base])
+
+
+def record_branch(tx: Transaction, stream: Stream, commit: str, pack: bytes | None) -> None:
+    if pack is not None:
+        store, protocol = stream.job.ledger.artifacts, stream.protocol
+        record_commit(tx, store, protocol.run_id, protocol.ref, commit, pack)
+
+
+def bring_commits(stream: Stream) -> None:
+    """Have in this clone what was made on other machines. Their commits build upon the base, which the remote has."""
+    clone, base = stream.clone, stream.protocol.base_commit
+    with contextlib.suppress(NotFound, RemoteFailed):
+        if base is not None and not _has(clone.repository, base):
+            clone.fetch(stream.protocol.base_branch)
+    fetch_commits(stream.job.ledger, stream.protocol.run_id, clone.repository)
+
+
+def _has(repository: Repository, commit: str) -> bool:
+    try:
+        return repository.resolve(commit) == commit
+    except NotFound:
+        return False
 
 
 def head_of(stream: Stream) -> str:

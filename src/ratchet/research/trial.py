@@ -269,7 +269,7 @@ def name_commit(tx: Transaction, campaign: Campaign, trial: Trial) -> None:
     tx.add_file(campaign.repository.ref_file(ref, commit))
     if campaign.travels:
         pack = campaign.packs.get(commit) or campaign.repository.pack(commit)
-        record_commit(tx, campaign.job.ledger, campaign.run_id, ref, commit, pack)
+        record_commit(tx, campaign.job.ledger.artifacts, campaign.run_id, ref, commit, pack)
         tx.after_commit(lambda: campaign.packs.pop(commit, None))
 
 

@@ -1,14 +1,15 @@
 """Commits of a run's repository that travel through the ledger, to workers that do not share the disk they are on.
 
 Each commit that a row tells of is an artifact of its run, in the transaction of the row: a pack with what it adds to
-the commits that are recorded already. So one commit costs what it changed, however long the history is.
+the commits that are recorded already. So one commit costs what it changed, however long the history is. A ref that
+moves is recorded again, without content where its commit is recorded under another name.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from ratchet.ledger import Ledger, Transaction
+from ratchet.ledger import ArtifactStore, Ledger, Transaction
 from ratchet.ledger.artifacts import PACK
 from ratchet.ledger.tables import artifact_contents, artifacts
 from ratchet.workspaces.repository import Repository
@@ -21,23 +22,36 @@ _RECORDED = (
 )
 
 
-def record_commit(tx: Transaction, ledger: Ledger, run_id: int, ref: str, commit: str, pack: bytes) -> None:
+def record_commit(
+    tx: Transaction, store: ArtifactStore, run_id: int, ref: str, commit: str, pack: bytes = b""
+) -> None:
     """Keep a commit, which a repository of the run calls `ref`, with what it adds to those that are recorded."""
-    ledger.artifacts.put(tx, pack, name=f"{ref} {commit}", media_type=PACK, run_id=run_id, pinned=True)
+    store.put(tx, pack, name=f"{ref} {commit}", media_type=PACK, run_id=run_id, pinned=True)
 
 
 def fetch_commits(ledger: Ledger, run_id: int, repository: Repository) -> int:
     """Bring the commits and refs that are recorded of a run, as far as they are not here; how many commits.
 
+    A ref that is somewhere else already only moves forward: what a person has put on a branch stays.
+
     Raises `NotFound` or `LedgerCorrupt` for one that the store has lost, and `LedgerUnavailable`.
     """
     with ledger.read() as tx:
         rows = tx.connection.execute(_RECORDED, {"run_id": run_id}).all()
-    here = {f"{ref} {commit}" for ref, commit in repository.refs("refs/").items()}
-    wanted = [row for row in rows if row.name not in here]
+    here = repository.refs("refs/")
+    known = set(here.values())
+    names = [str(row.name).split(" ") for row in rows]
+    wanted = [row for row, (_, commit) in zip(rows, names, strict=True) if commit not in known]
     repository.unpack(
         row.content if row.content is not None else ledger.artifacts.read(row.sha256) for row in wanted
     )
     # Last: what a ref names is here with all of its history.
-    repository.put_refs(dict(str(row.name).split(" ") for row in wanted))
+    moved = {ref: commit for ref, commit in dict(names).items() if here.get(ref) != commit}
+    repository.put_refs(
+        {
+            ref: commit
+            for ref, commit in moved.items()
+            if ref not in here or repository.is_ancestor(here[ref], commit)
+        }
+    )
     return len(wanted)

@@ -48,6 +48,7 @@ from ratchet.protocols.spec import prompt_version, record_spec, spec_hash, step_
 from ratchet.question import NoAnswer
 from ratchet.runtime import JobContext
 from ratchet.workspaces import Identity
+from ratchet.workspaces.packs import record_commit
 
 _AGAIN = "then start the protocol again"
 
@@ -174,6 +175,8 @@ def end_planned(
     """This is the moment in which the plan counts. Raises `StateChanged` when the run was stopped meanwhile."""
     run_id = work.protocol.run_id
     spec = spec_of(decomposed.plan)
+    store = work.job.ledger.artifacts
+    pack = work.repository.pack(commit, known=[begun.base]) if store.travels else None
     with work.job.write() as tx:
         change_run(
             tx, run_id, RunStatus.PLANNED, expected=(RunStatus.PLANNING,), reason="the plan was accepted"
@@ -183,6 +186,8 @@ def end_planned(
             raise PlanFailed("the plan makes no spec that can be carried out", problems=problems)
         rows = step_rows(spec)
         add_protocol_steps(tx, run_id, rows)
+        if pack is not None:
+            record_commit(tx, store, run_id, work.protocol.ref, commit, pack)
         _ask(tx, work, decomposed)
         _tell_decomposition(tx, work, decomposed)
         tx.event(

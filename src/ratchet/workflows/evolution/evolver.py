@@ -58,6 +58,7 @@ from ratchet.workflows.evolution.subject import (
 from ratchet.workflows.memory import remember_fix
 from ratchet.workflows.runs.tool_workflow import with_workflows
 from ratchet.workspaces import Repository
+from ratchet.workspaces.packs import fetch_commits, record_commit
 
 Announce = Callable[[JobContext, str], None]
 """Is called with the progress of a run."""
@@ -198,6 +199,8 @@ async def evolve_one(
         subject = remembered_subject(tx, begun, read_cases(job.ledger.artifacts.read(begun["cases"])))
     tried: list[VariantTry] = []
     with _repository(job, subject.row.id) as repository:
+        if job.ledger.artifacts.travels:
+            await asyncio.to_thread(fetch_commits, job.ledger, run.id, repository)
         work = EvolutionContext(job, run, wish, subject, repository, begun["base"], engine, seconds_left)
         for number in range(1, settings.tries + 1):
             if seconds_left() <= 0:
@@ -238,8 +241,12 @@ async def _begin(job: JobContext, wish: EvolveRequest) -> dict[str, Any]:
         subject = choose_subject(tx, tool, cases=settings.cases, low=settings.low)
     with _repository(job, tool.id) as repository:
         base = _base(repository, subject.incumbent, subject.tool)
+        store = job.ledger.artifacts
+        pack = repository.pack(base) if store.travels else None
     with job.write() as tx:
-        kept = job.ledger.artifacts.put(
+        if pack is not None:
+            record_commit(tx, store, job.run_id, f"refs/evolution/{job.run_id}/{tool.id}", base, pack)
+        kept = store.put(
             tx,
             write_cases(subject.held_out),
             name="held-out-inputs.json",
