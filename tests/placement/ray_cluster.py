@@ -1,19 +1,36 @@
 """A Ray cluster on loopback for a test, in an environment that has Ray: a head without room for work, and nodes.
 
-Prints its address, then obeys lines: `add`, `kill N` for the N-th node, and `end`; says `done`.
+Prints its address, then obeys lines: `add`, `kill N`, `freeze N` and `thaw N` for the N-th node, `restart` for a new
+cluster at the same address, and `end`; says `done`.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from pathlib import Path
 
 # Ray would look for its head at another address of this machine.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
+from typing import Any
+
 from ray.cluster_utils import Cluster
 
 PLACE = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
+
+
+def send(node: Any, number: signal.Signals) -> None:
+    """To all processes of a node, those of its work included."""
+    pids = [each.process.pid for listed in node.all_processes.values() for each in listed]
+    for pid in pids:
+        pids += [
+            int(each)
+            for file in Path(f"/proc/{pid}/task").glob("*/children")
+            for each in file.read_text().split()
+        ]
+        os.kill(pid, number)
 
 
 def main() -> None:
@@ -28,6 +45,15 @@ def main() -> None:
                 nodes.append(cluster.add_node(num_cpus=cpus, **PLACE))
             case "kill":
                 cluster.remove_node(nodes[int(number)], allow_graceful=False)
+            case "freeze":
+                send(nodes[int(number)], signal.SIGSTOP)
+            case "thaw":
+                send(nodes[int(number)], signal.SIGCONT)
+            case "restart":
+                port = int(cluster.address.rpartition(":")[2])
+                cluster.shutdown()
+                cluster = Cluster(initialize_head=True, head_node_args={**PLACE, "num_cpus": 0, "port": port})
+                nodes = [cluster.add_node(num_cpus=cpus, **PLACE) for _ in nodes]
             case "end":
                 break
         print("done", flush=True)

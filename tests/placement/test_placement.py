@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +19,8 @@ from ratchet.kernel import Missing
 from ratchet.placement import (
     LOCAL,
     Brokered,
+    NodeContext,
+    NodeUnfit,
     Order,
     PlacedWork,
     Placement,
@@ -26,7 +30,9 @@ from ratchet.placement import (
     WorkNews,
     carry_out,
     content_hash,
+    packed_directory,
 )
+from tests.ledger.disks import SMALL, on_disk
 from tests.waiting import eventually, eventually_async
 
 T = TypeVar("T")
@@ -64,9 +70,13 @@ def parent_of(pid: int) -> int:
 
 
 def is_alive(pid: int) -> bool:
+    return state_of(pid) not in ("Z", "")
+
+
+def state_of(pid: int) -> str:
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 def test_local_work_is_done_by_who_asks_for_it() -> None:
@@ -148,6 +158,118 @@ def test_work_of_a_node_that_was_killed_is_done_once_more(cluster: MakeCluster, 
     tries = tmp_path / "tries"
     assert carried_out(cluster(2), work("die", str(tries))) == "survived"
     assert len(set(tries.read_text().split())) == 2
+
+
+def go(name: Path) -> None:
+    Path(f"{name}.go").touch()
+
+
+def test_a_node_that_was_frozen_and_thawed_does_its_work_once(cluster: MakeCluster, tmp_path: Path) -> None:
+    placement, name = cluster(1), tmp_path / "pid"
+
+    async def main() -> str:
+        task = asyncio.create_task(carry_out(placement, work("wait_for", str(name))))
+        await eventually_async(lambda: has_begun(name))
+        os.kill(read_pid(name), signal.SIGSTOP)
+        go(name)
+        await eventually_async(lambda: state_of(read_pid(name)) == "T")
+        os.kill(read_pid(name), signal.SIGCONT)
+        return await task
+
+    assert asyncio.run(main()) == "went"
+    assert len(name.read_text().split()) == 1
+
+
+@pytest.mark.soak
+def test_what_a_node_did_that_stays_frozen_is_done_by_another(cluster: MakeCluster, tmp_path: Path) -> None:
+    placement, name = cluster(2), tmp_path / "pid"
+
+    async def main() -> str:
+        task = asyncio.create_task(carry_out(placement, work("wait_for", str(name))))
+        await eventually_async(lambda: has_begun(name))
+        os.kill(read_pid(name), signal.SIGSTOP)
+        # It would be heard of again, were it thawed now; it is not let do anything any more.
+        await eventually_async(lambda: len(name.read_text().split()) == 2)
+        eventually(lambda: not is_alive(read_pid(name)))
+        go(name)
+        return await task
+
+    assert asyncio.run(main()) == "went"
+    assert len(set(name.read_text().split())) == 2
+
+
+def test_a_full_disk_of_a_node_is_named(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    refused, whole = on_disk(SMALL, tmp_path / "disk", fill_node, size="256k")
+    assert refused.startswith("n1 has no room in")
+    # What can be used without being kept is used.
+    assert whole
+
+
+def fill_node(disk: Path) -> tuple[str, bool]:
+    with tempfile.TemporaryDirectory() as place:
+        content = packed(Path(place), {"large.bin": b"x" * 1_000_000})
+    node = NodeContext("n1", disk, lambda _: content, lambda _: None)
+    try:
+        node.directory(content_hash(content))
+    except NodeUnfit as unfit:
+        return str(unfit), node.read(content_hash(content)) == content
+    return "there was room", False
+
+
+def packed(place: Path, files: dict[str, bytes]) -> bytes:
+    folder = place / "folder"
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return packed_directory(folder)
+
+
+def test_a_directory_is_on_a_node_what_it_is_here(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    packed(tmp_path, {"a/b.txt": b"b", "run.sh": b"#!/bin/sh"})
+    (folder / "run.sh").chmod(0o700)
+    (folder / "empty").mkdir()
+    (folder / "a" / "link").symlink_to("../run.sh")
+    (folder / "away").symlink_to("/etc")
+    os.mkfifo(folder / "pipe")
+    content = packed_directory(folder)
+    (folder / "a" / "b.txt").touch()
+    assert packed_directory(folder) == content
+    node = NodeContext("n1", tmp_path / "cache", lambda _: content, lambda _: None)
+    for _ in range(2):
+        found = node.directory(content_hash(content))
+    names = {str(each.relative_to(found)) for each in found.rglob("*")}
+    assert names == {"a", "a/b.txt", "a/link", "run.sh", "empty", "away"}
+    assert ((found / "a" / "link").readlink(), (found / "away").readlink()) == (
+        Path("../run.sh"),
+        Path("/etc"),
+    )
+    assert os.access(found / "run.sh", os.X_OK)
+
+
+def test_work_that_is_cancelled_while_it_is_sent_does_not_run_on(
+    cluster: MakeCluster, tmp_path: Path
+) -> None:
+    placement, name = cluster(1), tmp_path / "pid"
+    sending, go = threading.Event(), threading.Event()
+
+    def there() -> Order:
+        sending.set()
+        assert go.wait(60)
+        return Order("tests.placement.errands:wait_in", str(name))
+
+    async def main() -> None:
+        task = asyncio.create_task(placement.place(PlacedWork(name="late", here=nothing, there=there)))
+        await eventually_async(sending.is_set)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        go.set()
+        # It waits for the only node, which does nothing else then.
+        assert await carry_out(placement, work("echo", "free")) == "free"
+
+    asyncio.run(main())
 
 
 def test_work_that_kills_every_node_is_lost_in_the_end(cluster: MakeCluster) -> None:

@@ -128,6 +128,44 @@ def test_work_is_done_by_ray_and_outlives_nodes_that_are_killed(
     asyncio.run(main())
 
 
+def test_a_ray_node_that_freezes_is_given_up_and_what_it_says_when_it_thaws_counts_for_nothing(
+    ray_cluster: Callable[..., tuple[RayCluster, Brokered]], tmp_path: Path
+) -> None:
+    cluster, placement = ray_cluster(1, cpus=1)
+    name = tmp_path / "waiting"
+
+    async def main() -> None:
+        task = asyncio.create_task(carry_out(placement, work("wait_for", str(name))))
+        await eventually_async(lambda: has_begun(name))
+        await asyncio.to_thread(cluster.do, "freeze 0")
+        await asyncio.to_thread(cluster.do, "add")
+        await eventually_async(lambda: len(name.read_text().split()) == 2)
+        await asyncio.to_thread(cluster.do, "thaw 0")
+        go([name])
+        assert await task == "went"
+        assert await carry_out(placement, work("echo", "after")) == "after"
+
+    asyncio.run(main())
+    assert len(name.read_text().split()) == 2
+
+
+def test_work_waits_for_the_head_of_ray_to_be_started_again(
+    ray_cluster: Callable[..., tuple[RayCluster, Brokered]], tmp_path: Path
+) -> None:
+    cluster, placement = ray_cluster(1)
+    name = tmp_path / "waiting"
+
+    async def main() -> None:
+        assert await carry_out(placement, work("echo", "before")) == "before"
+        task = asyncio.create_task(carry_out(placement, work("wait_for", str(name))))
+        await eventually_async(lambda: has_begun(name))
+        await asyncio.to_thread(cluster.do, "restart")
+        go([name])
+        assert await task == "went"
+
+    asyncio.run(main())
+
+
 def go(names: list[Path]) -> None:
     for each in names:
         Path(f"{each}.go").touch()

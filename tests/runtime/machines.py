@@ -37,6 +37,15 @@ class Machine:
         self._flags |= flags
         self.loaded = load(self.home, self._url, **{"artifacts.url": self._bucket, **self._flags})
 
+    @property
+    def flags(self) -> list[str]:
+        """For a worker that is started by hand: `python -m tests.runtime.worker_process HOME URL FLAG …`."""
+        return [f"{key}={value}" for key, value in {"artifacts.url": self._bucket, **self._flags}.items()]
+
+    @property
+    def url(self) -> str:
+        return self._url
+
     def work(self) -> None:
         flags = {key.replace(".", "__"): value for key, value in self._flags.items()}
         self._worker = self._fleet.spawn(artifacts__url=self._bucket, **flags)

@@ -7,15 +7,35 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
+from ratchet.engines.engine import unheard
 from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, Report, ruled
 from ratchet.judges.reports import BadReport, JsonReport, TestCounts, count_tests, json_numbers, read_report
 from ratchet.judges.scratch import blame, copied, described, ending_text, in_thread, run_confined, scratch
-from ratchet.kernel import Misuse, Outcome, fingerprint
+from ratchet.kernel import Limits, Missing, Misuse, Outcome, fingerprint, with_hint
+from ratchet.placement import (
+    LOCAL,
+    NodeContext,
+    NodeNeeds,
+    NodeUnfit,
+    Order,
+    PlacedWork,
+    Placement,
+    WorkFailed,
+    WorkLost,
+    carry_out,
+    content_hash,
+    packed_directory,
+)
 from ratchet.sandbox import Bounds, CannotStart, Finished, Policy
+
+_JUDGE = "ratchet.judges.command:judge_there"
+# The command's own limit comes first; a node gives up by itself only where that did not work.
+_GRACE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +49,8 @@ class CommandJudge:
     `place` is where the command sees the candidate, if that is not to be a new path each time. `copies` are files and
     directories from elsewhere that it finds in its copy of the candidate, by their path there; `mounts` are directories
     that it can only read, and `caches` directories in these that are empty and that it can write.
+
+    `placement` is where the command runs; candidate, copies and mounts are sent along.
     """
 
     name: str
@@ -44,6 +66,7 @@ class CommandJudge:
     copies: Mapping[str, Path] = field(default_factory=dict)
     mounts: Mapping[str, Path] = field(default_factory=dict)
     caches: Sequence[str] = ()
+    placement: Placement = field(default=LOCAL, compare=False)
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -71,6 +94,50 @@ class CommandJudge:
         )
 
     async def judge(self, candidate: Candidate) -> Judged:
+        if self.placement is LOCAL:
+            return await self.judge_here(candidate)
+        work = PlacedWork(
+            name=f"judge {self.name}",
+            here=lambda: self.judge_here(candidate),
+            there=lambda: self._order(candidate),
+            needs=NodeNeeds(
+                memory_bytes=self.bounds.memory_bytes,
+                wall_seconds=self.bounds.wall_seconds + _GRACE_SECONDS,
+            ),
+        )
+        try:
+            judged = await carry_out(self.placement, work)
+        except (WorkLost, WorkFailed, Missing) as error:
+            return ruled(self, Outcome.ERROR, with_hint(error))
+        # Paths are others there; what it was judged by is the same.
+        return replace(judged, verdict=replace(judged.verdict, judge_hash=self.hash))
+
+    def _order(self, candidate: Candidate) -> Order:
+        """The candidate and what it is judged with, by hash. What else may be read must be on the node."""
+        sources = [
+            *self.copies.values(),
+            *self.mounts.values(),
+            *([] if self.place is None else [self.place]),
+        ]
+        roots = [
+            each for each in self.policy.readable if any(source.is_relative_to(each) for source in sources)
+        ]
+        contents: dict[str, bytes] = {}
+
+        def pack(directory: Path) -> str:
+            content = packed_directory(directory)
+            contents[content_hash(content)] = content
+            return content_hash(content)
+
+        order = JudgeOrder(
+            replace(self, placement=LOCAL),
+            replace(candidate, read_diff=str, listen=unheard, finished={}, limits=Limits()),
+            pack(candidate.directory),
+            {root: pack(root) for root in roots},
+        )
+        return Order(_JUDGE, order, contents, f"judge {self.hash}")
+
+    async def judge_here(self, candidate: Candidate) -> Judged:
         deadline = Deadline(candidate.deadline_seconds)
         async with scratch() as place:
             reports = place / "reports"
@@ -187,6 +254,42 @@ class CommandJudge:
             report=Report(f"{self.name}.json", json.dumps(report).encode()),
             measurements={**measured, **(numbers or {})},
         )
+
+
+class JudgeOrder(NamedTuple):
+    """A judge and its candidate for a node: the hashes of the candidate's files and of directories that are shown."""
+
+    judge: CommandJudge
+    candidate: Candidate
+    files: str
+    roots: Mapping[Path, str]
+
+
+async def judge_there(order: JudgeOrder, node: NodeContext) -> Judged:
+    """What a node does. Raises `NodeUnfit` where it lacks what the command is to read."""
+    judge, policy = order.judge, order.judge.policy
+    own = {root: await in_thread(partial(node.directory, sha256)) for root, sha256 in order.roots.items()}
+    for path in policy.readable:
+        if path not in own and not path.exists():
+            raise NodeUnfit(f"{node.name} has no {path}, which {judge.name} reads")
+
+    def moved(path: Path) -> Path:
+        return next(
+            (there / path.relative_to(root) for root, there in own.items() if path.is_relative_to(root)), path
+        )
+
+    judge = replace(
+        judge,
+        copies={name: moved(path) for name, path in judge.copies.items()},
+        mounts={name: moved(path) for name, path in judge.mounts.items()},
+        policy=replace(
+            policy,
+            readable=tuple(path for path in policy.readable if path not in own),
+            places={**policy.places, **own},
+        ),
+    )
+    directory = await in_thread(partial(node.directory, order.files))
+    return await judge.judge_here(replace(order.candidate, directory=directory))
 
 
 def _is_empty(directory: Path) -> bool:

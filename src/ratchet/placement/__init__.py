@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ratchet.placement.work import (
         LOCAL,
         PLACEMENT_KINDS,
+        ClusterAway,
         Local,
         NodeNeeds,
         NodeRefused,

@@ -31,6 +31,7 @@ from ratchet.placement.frames import NodeRow, Placed, receive, send
 from ratchet.placement.node import Assignment, NodeReply
 from ratchet.placement.work import (
     LOCAL,
+    ClusterAway,
     NodeNeeds,
     NodeRefused,
     PlacedWork,
@@ -139,6 +140,7 @@ class Brokered:
         # Frames of two threads must not mix, nor two brokers be started.
         self._lock = threading.Lock()
         self._link: _Link | None = None
+        self._was_reached = False
         self._numbers = itertools.count(1)
         self._attempts: dict[int, _Attempt] = {}
         self._unfit: dict[str, dict[str, tuple[str, float]]] = {}
@@ -219,6 +221,8 @@ class Brokered:
                 self._unfit.setdefault(attempt.kind, {})[node] = (reply.reason, time.monotonic())
                 _log.warning("a node was refused", node=node, reason=reply.reason)
                 raise NodeRefused(reply.reason)
+            case "away":
+                raise ClusterAway(f"{attempt.name} was lost: {reply.reason}")
         raise WorkLost(f"{attempt.name} was lost: {reply.reason}")
 
     def _send_order(self, number: int, work: PlacedWork[Any], attempt: _Attempt) -> None:
@@ -279,10 +283,12 @@ class Brokered:
 
     def _listen(self, link: _Link) -> None:
         while (frame := receive(cast(IO[bytes], link.process.stdout))) is not None:
+            self._was_reached = True
             number, piece, node = frame
             self._hand_over(number, piece, node)
         link.process.wait()
-        reply = NodeReply("lost", reason=f"the connection to the cluster ended: {link.last_words()}")
+        outcome = "away" if self._was_reached else "lost"
+        reply = NodeReply(outcome, reason=f"the connection to the cluster ended: {link.last_words()}")
         link.let_go()
         with self._lock:
             if self._link is link:

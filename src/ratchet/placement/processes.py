@@ -15,6 +15,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from typing import cast
@@ -32,6 +33,8 @@ from ratchet.placement.frames import (
     serve,
 )
 from ratchet.placement.node import NodeReply, answers
+
+_ALIVE_SECONDS, _SILENT_SECONDS = 5.0, 30.0
 
 
 class ProcessBroker(Broker):
@@ -113,10 +116,13 @@ class _NodeProcess:
             self._process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
         stdin = cast(asyncio.StreamWriter, self._process.stdin)
         stdout = cast(asyncio.StreamReader, self._process.stdout)
-        with contextlib.suppress(OSError):
+        # One that says nothing for so long is frozen or cut off, as Ray finds of its nodes.
+        with contextlib.suppress(OSError, TimeoutError):
             stdin.write(packed_frame(placed.version, placed.packed, contents))
             await stdin.drain()
-            while (frame := await receive_async(stdout)) is not None:
+            while (frame := await asyncio.wait_for(receive_async(stdout), _SILENT_SECONDS)) is not None:
+                if frame[0] is None:
+                    continue
                 yield frame[0]
                 if isinstance(frame[0], NodeReply):
                     return
@@ -138,15 +144,28 @@ def _node(name: str) -> None:
         # The broker is gone, whatever is being done here.
         os._exit(1)
 
+    # Frames of two threads must not mix.
+    speaking = threading.Lock()
+
+    def say(piece: bytes | NodeReply | None) -> None:
+        with speaking:
+            send(outgoing, piece)
+
+    def live() -> None:
+        while True:
+            time.sleep(_ALIVE_SECONDS)
+            say(None)
+
     threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=live, daemon=True).start()
     while True:
         version, packed, contents = frames.get()
         if ratchet.__version__ != version:
             reason = f"node {name} has Ratchet {ratchet.__version__}, not {version}"
-            send(outgoing, NodeReply("unfit", reason=reason))
+            say(NodeReply("unfit", reason=reason))
             continue
         for piece in answers(packed, contents.__getitem__, ()):
-            send(outgoing, piece)
+            say(piece)
 
 
 def main() -> None:

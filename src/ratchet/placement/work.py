@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
@@ -17,6 +18,10 @@ PLACEMENT_KINDS = ("local", "ray", "processes")
 
 class WorkLost(RatchetError):
     """Nothing is known of the work: its node died, or was cut off. It may be placed again."""
+
+
+class ClusterAway(WorkLost):
+    """The cluster was reached before and cannot be reached now, as when its head is started again."""
 
 
 class NodeRefused(WorkLost):
@@ -149,20 +154,27 @@ class Local:
 LOCAL = Local()
 _MOST_LOST = 8
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
+_AWAY_SECONDS = 300.0
 
 
 async def carry_out(placement: Placement, work: PlacedWork[T], *, most_lost: int = _MOST_LOST) -> T:
     """Place work and watch it to its end; place it again when it was lost, up to `most_lost` times.
 
-    There is one attempt at a time, and only the answer of the last is taken. Raises as `Placement.watch` does.
+    A cluster that goes away for some minutes is waited for. There is one attempt at a time, and only the answer of the
+    last is taken. Raises as `Placement.watch` does.
     """
     pause = _PAUSE_SECONDS
     lost = 0
+    back_by: float | None = None
     while True:
         try:
             return await _attempted(placement, work)
         except NodeRefused:
             continue
+        except ClusterAway:
+            back_by = time.monotonic() + _AWAY_SECONDS if back_by is None else back_by
+            if most_lost == 1 or time.monotonic() > back_by:
+                raise
         except WorkLost:
             lost += 1
             if lost == most_lost:

@@ -58,7 +58,8 @@ async def call_placed(
     """Raises `ToolCallFailed`."""
     call = _CALLS[tool.type]
     settings = occasion.runtime.settings
-    if not is_placed(tool, settings):
+    # Calls that are compared by what they take are made on one machine, unless the tool itself belongs elsewhere.
+    if not is_placed(tool, settings) or (occasion.tried and not tool.placement.kind):
         return await call(tool, body, values, occasion, seconds)
     work: PlacedWork[ToolResult | ToolCallFailed] = PlacedWork(
         name=f"tool {tool.id}",

@@ -15,6 +15,7 @@ from ratchet.judges.judge import Deadline
 from ratchet.kernel import fingerprint
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest
+from ratchet.placement import placement_for
 from ratchet.projects.discovery import read_facts
 from ratchet.projects.environments import Environment, missing_packages
 from ratchet.protocols.qa.checks import CHECKED, CheckRun, environment_of, run_check
@@ -84,6 +85,7 @@ async def _run(
                     environment=environment,
                     seconds=seconds,
                     deadline=Deadline(None),
+                    placement=placement_for(stream.job.runtime.settings),
                 ),
             )
             for check in checks

@@ -19,6 +19,7 @@ from ratchet.judges.scratch import NOT_RUN, copied, in_thread, scratch
 from ratchet.kernel import Misuse, Outcome, RatchetError, fingerprint, with_hint
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import latest
+from ratchet.placement import LOCAL, Placement
 from ratchet.projects.environments import Environment, Environments, Recipe, SetupFailed
 from ratchet.projects.environments.environment import tail
 from ratchet.protocols.qa.contract import CheckPlan, PlannedCheck, UnknownCheck, plan_checks, table
@@ -96,6 +97,7 @@ class CheckGate:
     strict: bool = False
     environments: Environments | None = field(default=None, compare=False)
     red: Red = field(default_factory=dict)
+    placement: Placement = field(default=LOCAL, compare=False)
     name: str = "checks"
 
     @cached_property
@@ -173,7 +175,13 @@ class CheckGate:
         async def ask(ground: _Ground) -> Judged:
             directory, environment = ground
             return await run_check(
-                check, candidate, directory, environment=environment, seconds=self.seconds, deadline=deadline
+                check,
+                candidate,
+                directory,
+                environment=environment,
+                seconds=self.seconds,
+                deadline=deadline,
+                placement=self.placement,
             )
 
         judged = await ask(own)
@@ -350,9 +358,10 @@ async def run_check(
     environment: Environment | None,
     seconds: float,
     deadline: Deadline,
+    placement: Placement = LOCAL,
 ) -> Judged:
     """What a check says of the candidate's files in `directory`."""
-    command = _command(check, seconds, environment)
+    command = replace(_command(check, seconds, environment), placement=placement)
     return await hear(command, replace(candidate, directory=directory, deadline_seconds=deadline.left))
 
 

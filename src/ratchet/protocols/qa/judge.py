@@ -19,6 +19,7 @@ from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.runs import get_run, mark_run_simulated
 from ratchet.ledger.usage import hold
 from ratchet.loop import check_out, judge_candidate
+from ratchet.placement import placement_for
 from ratchet.projects.environments import Environments
 from ratchet.protocols.engine_choice import Author, Independence, Opener, Reviewer, choose_reviewer
 from ratchet.protocols.qa.checks import CheckGate, Red
@@ -127,6 +128,7 @@ def qa_judge(
             strict=reviewer.engine.name == author.engine,
             environments=environments,
             red=red or {},
+            placement=placement_for(settings),
         )
         review = ReviewGate(
             verdict=_verdict(settings, asked, reviewer, author, prompt),

@@ -27,6 +27,7 @@ from ratchet.ledger.usage import get_session
 from ratchet.loop import GitTrunk, Plan, attempt
 from ratchet.memory import MemoryFault, open_memory
 from ratchet.observe.logs import logger
+from ratchet.placement import placement_for
 from ratchet.runtime import JobContext, Runtime, complete_run, enter_run, run_step
 from ratchet.tools.call import CALL_SECONDS, Occasion, ToolCallFailed, ToolResult
 from ratchet.tools.caller import call_tool
@@ -103,6 +104,7 @@ def plan_try(work: EvolutionContext, tried: list[VariantTry]) -> Plan:
             generated=job.runtime.settings.workflows.evolution.generated,
             call=partial(_call, job, run),
             tests=subject.tests,
+            placement=placement_for(job.runtime.settings),
             refused=refused,
             asks_models=subject.asks_models,
         ),

@@ -20,6 +20,7 @@ from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Outcome, Verdict, fingerprint
 from ratchet.ledger.tool_versions import DIFFERENCES
+from ratchet.placement import LOCAL, Placement
 from ratchet.tools.call import ToolCallFailed, ToolResult, ToolUse
 from ratchet.tools.definition import Tool
 from ratchet.tools.invocation import difference
@@ -279,6 +280,8 @@ class VariantJudge:
     generated: int
     call: CallTool = field(compare=False)
     tests: str | None = None
+    placement: Placement = field(default=LOCAL, compare=False)
+    """Where the tests run. Calls that are compared by what they take are made on one machine."""
     refused: Mapping[str, str] = field(default_factory=dict)
     asks_models: bool = False
     """Whether the tool is a workflow that asks models, so that one input may have several answers."""
@@ -453,7 +456,7 @@ class VariantJudge:
 
     async def _check_tests(self, parts: Mapping[str, str], found: VariantFindings) -> None:
         if self.tests is not None:
-            found.tests[MeasuredSide.VARIANT] = await run_tests(self.tests, parts[SOURCE])
+            found.tests[MeasuredSide.VARIANT] = await run_tests(self.tests, parts[SOURCE], self.placement)
             if not passed(found.tests[MeasuredSide.VARIANT]):
                 raise VariantRefused(
                     f"the tool's tests do not pass: {found.tests[MeasuredSide.VARIANT].reason}"
@@ -463,7 +466,9 @@ class VariantJudge:
         """Whether the variant passes tests that the incumbent does not."""
         if self.tests is None:
             return False
-        found.tests[MeasuredSide.INCUMBENT] = await run_tests(self.tests, parts_of(self.incumbent)[SOURCE])
+        found.tests[MeasuredSide.INCUMBENT] = await run_tests(
+            self.tests, parts_of(self.incumbent)[SOURCE], self.placement
+        )
         return found.tests[MeasuredSide.INCUMBENT].outcome is Outcome.FAILED
 
     async def _try_examples(self, variant: Tool, found: VariantFindings) -> list[ToolCase]:

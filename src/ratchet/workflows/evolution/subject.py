@@ -26,6 +26,7 @@ from ratchet.ledger.tools import (
     line_of,
     tools_by_id,
 )
+from ratchet.placement import LOCAL, Placement
 from ratchet.sandbox import Bounds
 from ratchet.tools.definition import Example, Tool, ToolType, full_name
 from ratchet.tools.invocation import difference
@@ -61,7 +62,7 @@ def read_tests(tool: Tool) -> str | None:
     return path.read_text(encoding="utf-8")
 
 
-async def run_tests(tests: str, source: str) -> Verdict:
+async def run_tests(tests: str, source: str, placement: Placement = LOCAL) -> Verdict:
     """Run tests against a source, which they import as `tool`. Only the variant is its author's; the tests are not."""
     judge = CommandJudge(
         name="tests",
@@ -71,6 +72,7 @@ async def run_tests(tests: str, source: str) -> Verdict:
         ),
         junit="junit.xml",
         bounds=Bounds(wall_seconds=_SECONDS),
+        placement=placement,
     )
     async with scratch() as place:
         directory = place / "subject"
