@@ -32,6 +32,7 @@ MEASURES = (
     "console",
     "research_views",
     "nodes",
+    "placement",
     "workflows",
     "workspaces",
     "loop",

@@ -30,6 +30,7 @@ from tests.protocols.world import World, make_project, make_remote, write_agents
 from tests.research.hill import write_hill
 from tests.runtime.deaths import die_at, places_passed
 from tests.runtime.fleet import Fleet
+from tests.runtime.kinds import make_kinds
 from tests.runtime.machines import AddMachine
 from tests.runtime.worker_process import load
 from tests.waiting import eventually
@@ -159,7 +160,7 @@ def test_a_flow_continues_on_a_machine_that_shares_the_database_and_the_store_al
         write_agents(each.home)
         each.set(**QUICK)
     with open_ledger(first.loaded) as ledger:
-        run_id = flow.start(open_runtime(first.loaded, ledger), tmp_path)
+        run_id = flow.start(open_runtime(first.loaded, ledger, make_kinds()), tmp_path)
     first.work_until(stage)
     shutil.rmtree(first.home)
     second.work()

@@ -74,3 +74,7 @@ async def wait_for(name: str, _node: NodeContext) -> str:
     noted(name)
     await eventually_async(lambda: Path(f"{name}.go").exists())
     return "went"
+
+
+async def sleep(seconds: float, _node: NodeContext) -> None:
+    await asyncio.sleep(seconds)
