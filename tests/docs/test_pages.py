@@ -13,11 +13,13 @@ from tests.docs.playing import is_played, play
 from tests.docs.readme import README, play_readme
 from tests.modelserver.fixtures import model_server
 from tests.postgres import PostgresServer
+from tests.s3 import KEYS, S3Server
 
 __all__ = ["model_server"]
 
 FLEET = DOCS / "howto" / "one-machine-to-many.md"
-PLAYED = [page for page in pages() if page not in (README, FLEET) and is_played(page.read_text())]
+CLUSTERS = DOCS / "howto" / "clusters.md"
+PLAYED = [page for page in pages() if page not in (README, FLEET, CLUSTERS) and is_played(page.read_text())]
 
 
 def test_the_readme_works_with_one_key(tmp_path: Path, model_server: ModelServer) -> None:
@@ -44,10 +46,23 @@ def test_going_from_one_machine_to_many_works_as_it_is_told(
         postgres_server.drop_database(url)
 
 
+@pytest.mark.soak
+def test_machines_without_a_shared_disk_work_as_it_is_told(
+    tmp_path: Path, postgres_server: PostgresServer, s3: S3Server
+) -> None:
+    postgres_server.start()
+    url = postgres_server.create_database()
+    try:
+        store = "s3://ratchet/team?endpoint=https://s3.example.org"
+        play(CLUSTERS.read_text(), tmp_path, {FLEET_DATABASE: url, store: s3.new_bucket()}, KEYS)
+    finally:
+        postgres_server.drop_database(url)
+
+
 def test_the_readme_the_tutorials_and_the_how_tos_are_among_them() -> None:
     wanted = [*(DOCS / "tutorials").glob("*.md"), *(DOCS / "howto").glob("*.md"), DOCS / "tour.md"]
     assert len(wanted) >= 9
-    assert set(wanted) <= {*PLAYED, FLEET}
+    assert set(wanted) <= {*PLAYED, FLEET, CLUSTERS}
     assert is_played(README.read_text())
 
 

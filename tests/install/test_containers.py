@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -14,11 +15,13 @@ from ratchet.cli.catalogue import CATALOGUE
 from ratchet.config import Loaded, load_settings
 from ratchet.config.sources import HOME_VARIABLE
 from ratchet.extras import PURPOSES
+from tests.docs.markdown import blocks
 from tests.install.conftest import ROOT
 
 INSTRUCTIONS = re.compile(
     r"FROM|ARG|RUN|COPY|ENV|USER|WORKDIR|VOLUME|EXPOSE|ENTRYPOINT|CMD|LABEL|STOPSIGNAL|HEALTHCHECK"
 )
+FLEET: dict[str, Any] = yaml.safe_load((ROOT / "compose.fleet.yaml").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 
 
@@ -104,3 +107,45 @@ def test_the_published_port_is_the_servers_and_its_health_is_a_request_that_ther
     assert f"http://127.0.0.1:{port}/health/ready" in (ROOT / "docs" / "reference" / "api.md").read_text()
     used = {volume.split(":")[0] for each in COMPOSE["services"].values() for volume in each["volumes"]}
     assert used == COMPOSE["volumes"].keys()
+
+
+def test_three_nodes_share_a_database_and_a_store_and_no_volume() -> None:
+    services = {name: FLEET["services"][name] for name in ("server", "node-1", "node-2", "node-3")}
+    mounted = []
+    for service in services.values():
+        assert service["command"][0] in CATALOGUE
+        given = {key: filled(text) for key, text in service["environment"].items() if text is not None}
+        loaded = settings_of(
+            variables() | {key: text for key, text in given.items() if key.startswith("RATCHET_")}
+        )
+        assert loaded.settings.database_url.host in FLEET["services"]
+        assert urlsplit(str(loaded.settings.artifacts.url)).query == "endpoint=http://store:9000"
+        assert set(service["depends_on"]) <= FLEET["services"].keys()
+        assert set(service["build"]["args"]["EXTRAS"].split(",")) <= PURPOSES.keys()
+        [(volume, place)] = [each.split(":") for each in service["volumes"]]
+        assert place == variables()[HOME_VARIABLE]
+        mounted.append(volume)
+    assert len(set(mounted)) == len(services)
+    assert FLEET["volumes"].keys() == {*mounted, "database", "store"}
+
+
+def test_the_manifest_for_kubernetes_has_settings_and_commands_that_there_are() -> None:
+    page = (ROOT / "docs" / "howto" / "clusters.md").read_text()
+    [block] = [each.text for each in blocks(page) if each.language == "yaml"]
+    cluster, deployment = yaml.safe_load_all(block)
+    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    [group] = cluster["spec"]["workerGroupSpecs"]
+    [worker] = deployment["spec"]["template"]["spec"]["containers"]
+    measuring = group["template"]["spec"]["containers"]
+    assert {each["image"] for each in [*head, *measuring]} == {worker["image"]}
+    # What runs foreign code holds no keys.
+    assert [each for each in [*head, *measuring] if "env" in each or "envFrom" in each] == []
+    settings = settings_of({each["name"]: each["value"] for each in worker["env"]}).settings
+    assert settings.placement.kind == "ray"
+    assert settings.placement.address == f"{cluster['metadata']['name']}-head-svc:6379"
+    assert settings.placement.address in worker["command"][-1]
+    assert worker["command"][-1].endswith("exec ratchet worker")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels
+    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace > settings.runtime.drain_seconds

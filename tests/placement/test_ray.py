@@ -13,8 +13,17 @@ from typing import Any
 
 import pytest
 
+from ratchet import __version__
 from ratchet.kernel import Missing
-from ratchet.placement import Brokered, Order, PlacedWork, WorkLost, carry_out, content_hash
+from ratchet.placement import (
+    Brokered,
+    Order,
+    PlacedWork,
+    WorkLost,
+    carry_out,
+    content_hash,
+    pinned_to,
+)
 from tests.placement.test_placement import another_ratchet, has_begun, is_alive, nothing, read_pid, work
 from tests.waiting import eventually_async
 
@@ -99,7 +108,16 @@ def test_work_is_done_by_ray_and_outlives_nodes_that_are_killed(
     heard: list[bytes] = []
 
     async def main() -> None:
-        assert len(await placement.nodes()) == 3
+        nodes = await placement.nodes()
+        assert sorted(each.free.get("CPU", 0.0) for each in nodes) == [0.0, 2.0, 2.0]
+        for each in nodes:
+            asked: PlacedWork[dict[str, Any]] = PlacedWork(
+                name="facts",
+                here=nothing,
+                there=lambda: Order("ratchet.placement:facts", None),
+                needs=pinned_to(each),
+            )
+            assert (await carry_out(placement, asked))["ratchet"] == __version__
         assert await carry_out(placement, work("echo", {"a": 1})) == {"a": 1}
         order = Order("tests.placement.errands:count", 20)
         counted: PlacedWork[str] = PlacedWork(

@@ -86,7 +86,7 @@ def test_the_sums_of_a_gone_process_are_kept(ledger: Ledger) -> None:
     with ledger.write() as tx:
         for name in ("one", "two"):
             processes.register(tx, name, "worker", 1)
-            assert processes.beat(tx, name, busy=0, draining=False, snapshot={"jobs": 2.0})
+            assert processes.beat(tx, name, busy=0, draining=False, snapshot={"jobs": 2.0}) == 0
     with ledger.write() as tx:
         assert processes.leave(tx, "one", reason="test")
         assert processes.leave(tx, "two", reason="test")
@@ -101,7 +101,7 @@ def test_a_process_that_was_given_up_learns_it_from_its_beat(ledger: Ledger) -> 
         processes.register(tx, "me", "worker", 1)
         [me] = list_processes(tx)
         assert processes.declare_dead(tx, me)
-        assert not processes.beat(tx, "me", busy=0, draining=False, snapshot=None)
+        assert processes.beat(tx, "me", busy=0, draining=False, snapshot=None) is None
 
 
 def test_a_process_that_beat_meanwhile_is_not_given_up(ledger: Ledger) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,8 +13,10 @@ from ratchet.ledger import Ledger
 from ratchet.ledger.agents import add_version, create_agent
 from ratchet.ledger.production import count_calls
 from ratchet.ledger.runs import create_run
+from ratchet.ledger.tables import processes
 from ratchet.observe.metrics import exposition
 from ratchet.runtime import Worker, list_processes
+from ratchet.runtime.processes import ProcessFacts, beat, register
 from tests.server.conftest import Server, Start
 from tests.waiting import eventually
 
@@ -55,6 +60,34 @@ def test_calls_of_agents_are_counted_by_version_and_tool(api: TestClient, ledger
     assert value(text, "ratchet_agent_call_seconds_bucket", **labels, le="0.01") == 0
     assert value(text, "ratchet_agent_call_seconds_bucket", **labels, le="0.025") == 3
     assert value(text, "ratchet_agent_call_seconds_count", **labels) == 3
+
+
+def test_nodes_are_counted_with_their_slots_and_what_their_cluster_gave_out(
+    api: TestClient, ledger: Ledger
+) -> None:
+    row = {
+        "id": "ab" * 8,
+        "name": "10.0.0.7",
+        "cpus": 8.0,
+        "cpus_used": 3.0,
+        "gpus": ["A100"],
+        "memory_bytes": 1,
+    }
+    facts = ProcessFacts(cpus=4, gpus=("T4", "T4"), placement="ray 10.0.0.5:6379", nodes=(row,))
+    with ledger.write() as tx:
+        register(tx, "one", "worker", 2, facts)
+        register(tx, "two", "server", 0, facts)
+        beat(tx, "one", busy=1, draining=False, snapshot=None)
+        # However long the test takes from here, both have been heard of.
+        tx.connection.execute(sa.update(processes).values(beat_at=tx.now + 3_600_000))
+    text = api.get("/metrics").text
+    here = {"kind": "machine", "node": socket.gethostname()}
+    for name, expected in {"up": 1, "cpus": 4, "gpus": 2, "slots": 2, "slots_busy": 1}.items():
+        assert value(text, f"ratchet_node_{name}", **here) == expected
+    assert value(text, "ratchet_node_processes", **here, role="server") == 1
+    there = {"kind": "ray", "node": "10.0.0.7 (abababab)"}
+    assert value(text, "ratchet_node_cpus_used", **there) == 3
+    assert samples(text, "ratchet_node_slots", **there) == []
 
 
 @pytest.mark.soak

@@ -128,6 +128,7 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     jobs.show: [{"job_id": PENDING_JOB}, {"job_id": NOWHERE}],
     jobs.cancel: [{"job_id": PENDING_JOB, "reason": "stuck"}, {"job_id": ENDED_JOB}, {"job_id": NOWHERE}],
     jobs.processes: [{}],
+    jobs.nodes: [{}],
     schedules.list_: [{}],
     schedules.show: [{"name": "nightly"}, {"name": "nowhere"}],
     schedules.next_times: [{"name": "nightly", "count": 2}, {"name": "nowhere"}],

@@ -528,6 +528,10 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
         "Each message of Redis streams or AMQP, each signed request and each file that appears "
         "starts one run, as long as a worker runs. For the clock there are schedules.",
     ),
+    "nodes": Leaf(
+        "List the machines on which processes work, and the nodes of their cluster.",
+        "runtime.operations.jobs:nodes",
+    ),
     "processes": Leaf("List the servers and workers on this ledger.", "runtime.operations.jobs:processes"),
     "backup": Leaf(
         "Add a backup of the ledger and its home to a directory, which stores only what is new.",

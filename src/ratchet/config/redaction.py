@@ -126,6 +126,11 @@ class DatabaseUrl:
         return "sqlite" if self._text.startswith("sqlite:") else "postgresql"
 
     @property
+    def host(self) -> str | None:
+        """The machine of a PostgreSQL ledger, where it is named."""
+        return None if self.dialect == "sqlite" else urlsplit(self._text).hostname
+
+    @property
     def path(self) -> Path | None:
         """The file of a SQLite ledger."""
         if self.dialect != "sqlite":

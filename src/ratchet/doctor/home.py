@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import socket
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -56,18 +54,8 @@ def artifact_store(loaded: Loaded) -> list[ProbeCheck]:
     if url is None:
         return []
     name = "artifact store"
-    content = os.urandom(32)
-    sha256 = hashlib.sha256(content).hexdigest()
     try:
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            bucket = Bucket(url, patience_seconds=_STORE_SECONDS)
-            began = time.perf_counter()
-            bucket.put(sha256, Path(file.name), len(content), renew=True)
-            bucket.fetch(sha256, Path(file.name))
-            milliseconds = (time.perf_counter() - began) * 1000
-            bucket.remove(sha256)
+        milliseconds = Bucket(url, patience_seconds=_STORE_SECONDS).probe()
     except RatchetError as error:
         return [ProbeCheck(name, "fail", str(error), error.hint)]
     return [ProbeCheck(name, "ok", f"{url} keeps and gives back a probe in {milliseconds:.0f} ms")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -125,6 +126,20 @@ class Bucket:
 
         with self._translated(sha256):
             obstore.delete(self._store, _key(sha256))
+
+    def probe(self) -> float:
+        """Keep something, get it back and remove it; the milliseconds that this took. Raises `RatchetError`."""
+        content = os.urandom(32)
+        sha256 = hashlib.sha256(content).hexdigest()
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            began = time.perf_counter()
+            self.put(sha256, Path(file.name), len(content), renew=True)
+            self.fetch(sha256, Path(file.name))
+            took = time.perf_counter() - began
+        self.remove(sha256)
+        return took * 1000
 
     def _size(self, sha256: str) -> int | None:
         import obstore

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ratchet._door import on_demand
 
 if TYPE_CHECKING:
-    from ratchet.placement.broker import Brokered, pinned_to, placement_for
-    from ratchet.placement.node import NodeContext, NodeUnfit, packed_directory, unpack_directory
+    from ratchet.placement.broker import Brokered, nodes_in_use, pinned_to, placement_for
+    from ratchet.placement.node import NodeContext, NodeUnfit, facts, packed_directory, unpack_directory
     from ratchet.placement.work import (
         LOCAL,
         PLACEMENT_KINDS,

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import importlib.util
 import itertools
+import math
 import pickle
 import subprocess
 import sys
@@ -52,6 +53,7 @@ _MOST_CONTENTS = 256
 _MOST_CONTENT_BYTES = 512 * 1024 * 1024
 _UNFIT_SECONDS = 300.0
 _END_SECONDS = 5.0
+_NODES_SECONDS = 10.0
 
 
 def placement_for(settings: Settings, kind: str = "") -> Placement:
@@ -185,6 +187,11 @@ class Brokered:
             if self._link is not None:
                 self._link.send("cancel", number)
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether its broker runs."""
+        return self._link is not None
+
     async def nodes(self) -> list[NodeRow]:
         """The nodes that live. Raises `WorkLost` when the cluster cannot be reached."""
         number = next(self._numbers)
@@ -303,6 +310,34 @@ class Brokered:
         if attempt is not None:
             with contextlib.suppress(RuntimeError):  # its loop was closed: nobody waits any more
                 attempt.loop.call_soon_threadsafe(attempt.heard.put_nowait, (piece, node))
+
+
+def nodes_in_use(settings: Settings) -> tuple[dict[str, Any], ...]:
+    """The nodes of the cluster on which this process places work, as rows of its report. None before it has placed any,
+    and none while the cluster cannot be reached: that is what its work says."""
+    placement = placement_for(settings)
+    if not isinstance(placement, Brokered) or not placement.is_linked:
+        return ()
+    try:
+        found = asyncio.run(asyncio.wait_for(placement.nodes(), _NODES_SECONDS))
+    except (WorkLost, TimeoutError):
+        return ()
+    return tuple(map(_reported, found))
+
+
+def _reported(node: NodeRow) -> dict[str, Any]:
+    cards = int(node.resources.get("GPU", 0))
+    types = [name.partition(":")[2] for name in node.resources if name.startswith("accelerator_type:")]
+    memory = node.resources.get("memory", 0.0)
+    return {
+        "id": node.id,
+        "name": node.name,
+        "cpus": node.resources.get("CPU", 0.0),
+        # Ray leaves out what is used up.
+        "cpus_used": node.resources.get("CPU", 0.0) - node.free.get("CPU", 0.0),
+        "gpus": [types[0] if types else "GPU"] * cards,
+        "memory_bytes": int(memory) if math.isfinite(memory) else None,
+    }
 
 
 def pinned_to(node: NodeRow) -> NodeNeeds:

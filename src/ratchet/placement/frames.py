@@ -34,12 +34,13 @@ class Placed(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node of the cluster, as the cluster describes it."""
+    """A node of the cluster, as the cluster describes it. `free` is what of its resources nothing uses now."""
 
     id: str
     name: str
     resources: Mapping[str, float]
     labels: Mapping[str, str]
+    free: Mapping[str, float] = {}
 
     def has_room(self, needs: NodeNeeds) -> bool:
         """Whether it could do it if it did nothing else."""

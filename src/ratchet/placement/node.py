@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import pickle
+import platform
 import secrets
 import shutil
 import socket
@@ -233,12 +234,13 @@ def _unheard(_data: bytes) -> None:
     """Nobody listens."""
 
 
-def facts() -> dict[str, Any]:
+async def facts(_given: None, _node: NodeContext) -> dict[str, Any]:
     """What `doctor` compares between nodes."""
     import ratchet
 
     return {
         "ratchet": ratchet.__version__,
+        "python": platform.python_version(),
         "clock": time.time(),
         "host": socket.gethostname(),
         "pid": os.getpid(),

@@ -55,9 +55,10 @@ class ProcessBroker(Broker):
         self._contents.pop(sha256, None)
 
     def nodes(self) -> list[NodeRow]:
+        has = {"CPU": 1.0, "memory": math.inf}
         return [
-            NodeRow(name, name, {"CPU": 1.0, "memory": math.inf}, {"ray.io/node-id": name})
-            for name in self._known
+            NodeRow(name, name, has, {"ray.io/node-id": name}, {**has, "CPU": float(node in self._idle)})
+            for name, node in self._known.items()
         ]
 
     async def run(self, number: int, placed: Placed) -> None:

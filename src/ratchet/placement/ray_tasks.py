@@ -99,9 +99,17 @@ class RayBroker(Broker):
 
     def nodes(self) -> list[NodeRow]:
         import ray
+        from ray._private.state import available_resources_per_node
 
+        free = available_resources_per_node()
         return [
-            NodeRow(each["NodeID"], each["NodeManagerAddress"], each["Resources"], each["Labels"])
+            NodeRow(
+                each["NodeID"],
+                each["NodeManagerAddress"],
+                each["Resources"],
+                each["Labels"],
+                free.get(each["NodeID"], {}),
+            )
             for each in ray.nodes()
             if each["Alive"]
         ]

@@ -15,6 +15,14 @@ KIND = "research.run"
 def add_kinds(kinds: Kinds) -> None:
     kinds.add(KIND, _run)
     kinds.add_run("research", _actions)
+    kinds.at_start(_report_nodes)
+
+
+def _report_nodes(runtime: Runtime) -> None:
+    if runtime.settings.sets("placement"):
+        from ratchet.placement import nodes_in_use
+
+        runtime.reports["nodes"] = lambda: nodes_in_use(runtime.settings)
 
 
 def _actions(_tx: Transaction, _run: Run) -> RunActions:

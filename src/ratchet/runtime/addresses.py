@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,29 @@ class ServerAddress:
         return (
             f"http://[{self.host}]:{self.port}" if address.version == 6 else f"http://{self.host}:{self.port}"
         )
+
+    def url_for_others(self, database_host: str | None) -> str:
+        """How other machines reach it. Of one that listens on every address it is the one that the database sees."""
+        try:
+            address = ipaddress.ip_address(self.host.partition("%")[0])
+        except ValueError:
+            return self.url
+        if not address.is_unspecified:
+            return self.url
+        return ServerAddress(_own_address(database_host) or socket.gethostname(), self.port).url
+
+
+def _own_address(other: str | None) -> str | None:
+    """The address of this machine on the way to another one; no packet is sent."""
+    if not other or other.startswith("/"):
+        return None
+    try:
+        family, _, _, _, place = socket.getaddrinfo(other, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect(place)
+            return str(way.getsockname()[0])
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
+import platform
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import LedgerUnavailable
+from ratchet.kernel import LedgerUnavailable, RatchetError
+from ratchet.ledger.database import database_now_ms, now_ms
 from ratchet.observe import metrics
 from ratchet.runtime import processes
 from ratchet.runtime.job import started_by, started_on
-from ratchet.runtime.processes import Complaint
+from ratchet.runtime.processes import Complaint, ProcessFacts
+from ratchet.runtime.resources import disk_free_bytes, gpus, memory_bytes
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
@@ -20,13 +26,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_AFTER_SECONDS = 5.0
+_REPORT_SECONDS = 30.0
+_STORE_SECONDS = 5.0
+_CLUSTER_SECONDS = 3.0
+# Who asks the fleet leaves a file of this name in the home, to see which processes share it.
+MARK = "fleet-mark-"
 
 
 class Heartbeat:
     """Registers this process, beats in a thread of its own, and buries dead processes so that their jobs continue.
 
     `running` tells which jobs are at work here. `lost` is called when the others have given this process up: whatever
-    it runs belongs to another now.
+    it runs belongs to another now. `url` is where a server answers.
     """
 
     def __init__(
@@ -37,6 +48,7 @@ class Heartbeat:
         *,
         running: Callable[[], Collection[int]],
         lost: Callable[[], None],
+        url: str | None = None,
     ) -> None:
         self._runtime = runtime
         self._ledger = runtime.ledger
@@ -51,12 +63,15 @@ class Heartbeat:
         self._unknown: set[int] = set()
         self.process_id = processes.new_process_id()
         self._watch = processes.Watch(self.process_id, runtime.settings.runtime.dead_after_seconds)
+        self._facts = machine_facts(runtime, url)
+        self._answering: threading.Thread | None = None
+        self._next_report = 0.0
         self._trouble = Complaint(_log, "cannot beat", "the heart beats again")
         self._thread = threading.Thread(target=self._run, name="ratchet-heart", daemon=True)
 
     def start(self) -> None:
         with self._ledger.write(actor=self.process_id) as tx:
-            processes.register(tx, self.process_id, self._role, self._slots)
+            processes.register(tx, self.process_id, self._role, self._slots, self._facts)
         self._thread.start()
 
     def drain(self) -> None:
@@ -90,7 +105,7 @@ class Heartbeat:
     def _beat(self) -> None:
         snapshot = metrics.snapshot()
         with self._ledger.write(actor=self.process_id) as tx:
-            alive = processes.beat(
+            asked = processes.beat(
                 tx,
                 self.process_id,
                 busy=len(self._running()),
@@ -98,11 +113,40 @@ class Heartbeat:
                 snapshot=None if snapshot == self._snapshot else snapshot,
             )
         self._snapshot = snapshot
-        if not alive:
+        if asked is None:
             _log.warning("%s was given up by the others; its jobs are theirs now", self.process_id)
             self._lost()
             with self._ledger.write(actor=self.process_id) as tx:
-                processes.register(tx, self.process_id, self._role, self._slots)
+                processes.register(tx, self.process_id, self._role, self._slots, self._facts)
+        elif asked != self._facts.answered or self._reports_again():
+            self._answer(asked)
+
+    def _reports_again(self) -> bool:
+        """What the layers above report changes while nobody asks."""
+        if not self._runtime.reports or time.monotonic() < self._next_report:
+            return False
+        self._next_report = time.monotonic() + _REPORT_SECONDS
+        return True
+
+    def _answer(self, asked: int) -> None:
+        """Look how this process is, in a thread: a store or a cluster may take long, and the heart must beat."""
+        if self._answering is None or not self._answering.is_alive():
+            self._answering = threading.Thread(target=self._report, args=(asked,), daemon=True)
+            self._answering.start()
+
+    def _report(self, asked: int) -> None:
+        try:
+            facts = self._facts
+            if asked != facts.answered:
+                facts = replace(probed_facts(self._runtime, facts), answered=asked)
+            facts = replace(facts, **{name: find() for name, find in self._runtime.reports.items()})
+            if facts == self._facts:
+                return
+            with self._ledger.write(actor=self.process_id) as tx:
+                processes.report(tx, self.process_id, facts)
+            self._facts = facts
+        except RatchetError as error:
+            _log.warning("cannot say how this process is: %s", error)
 
     def _bury_the_dead(self) -> None:
         with self._ledger.read() as tx:
@@ -147,3 +191,60 @@ class Heartbeat:
             if job.id in self._unknown:
                 self._runtime.jobs.release(tx, job, "its start was never confirmed")
         return {job.id for job in unknown}
+
+
+def machine_facts(runtime: Runtime, url: str | None) -> ProcessFacts:
+    """What a process knows without asking anything."""
+    settings = runtime.settings
+    placement = settings.placement if settings.sets("placement") else None
+    return ProcessFacts(
+        python=platform.python_version(),
+        cpus=len(os.sched_getaffinity(0)),
+        memory_bytes=memory_bytes(),
+        gpus=gpus(),
+        home=str(runtime.home),
+        url=url,
+        placement="local"
+        if placement is None
+        else f"ray {placement.address}"
+        if placement.kind == "ray"
+        else placement.kind,
+        artifacts=None if runtime.ledger.artifacts.bucket is None else runtime.ledger.artifacts.bucket.url,
+    )
+
+
+def probed_facts(runtime: Runtime, facts: ProcessFacts) -> ProcessFacts:
+    """What a process finds when it tries the database, the store and the cluster."""
+    with runtime.ledger.read() as tx:
+        database_now_ms(tx.connection)
+        before, began = now_ms(), time.perf_counter()
+        theirs = database_now_ms(tx.connection)
+        took = (time.perf_counter() - began) * 1000
+    found: dict[str, Any] = {
+        "ledger_ms": round(took, 2),
+        "clock_ms": round(before + took / 2 - theirs, 1),
+        "disk_free_bytes": disk_free_bytes(runtime.home),
+        "marks": tuple(each.name.removeprefix(MARK) for each in runtime.home.glob(f"{MARK}*")),
+        "placement_error": _cluster_error(facts.placement),
+    }
+    if facts.artifacts is not None:
+        # Loaded here: most processes have no store.
+        from ratchet.ledger.bucket import Bucket
+
+        try:
+            milliseconds = Bucket(facts.artifacts, patience_seconds=_STORE_SECONDS).probe()
+            found |= {"store_ms": round(milliseconds, 1), "store_error": None}
+        except RatchetError as error:
+            found |= {"store_ms": None, "store_error": str(error)}
+    return replace(facts, **found)
+
+
+def _cluster_error(placement: str) -> str | None:
+    kind, _, address = placement.partition(" ")
+    host, _, port = address.rpartition(":")
+    if kind == "ray" and port.isdigit() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), _CLUSTER_SECONDS).close()
+        except OSError as error:
+            return f"there is no Ray at {address}: {error.strerror or error}"
+    return None

@@ -11,8 +11,9 @@ import logging
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -71,7 +72,7 @@ _BEAT = (
         busy=sa.bindparam("now_busy"),
         state=sa.bindparam("now"),
     )
-    .returning(processes.c.id)
+    .returning(processes.c.asked)
 )
 _BEAT_AND_TELL = _BEAT.values(metrics=sa.bindparam("snapshot"))
 _LISTED = (
@@ -94,13 +95,63 @@ class Process:
     started_at: int
     beat_at: int
     metrics: Any
+    asked: int = 0
+    facts: Any = None
+
+    def reported(self) -> ProcessFacts:
+        return ProcessFacts.read(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """What a process says of itself and its machine: when it begins, and each time it is asked.
+
+    What needs a probe is `None` until it was asked, and `answered` is how often that was. `nodes` are those of the
+    cluster that it places work on, as that describes them. A host of agents says which lie in its home, and where other
+    machines call them.
+    """
+
+    answered: int = 0
+    python: str = ""
+    cpus: int = 0
+    memory_bytes: int | None = None
+    gpus: tuple[str, ...] = ()
+    home: str = ""
+    url: str | None = None
+    placement: str = "local"
+    placement_error: str | None = None
+    artifacts: str | None = None
+    store_ms: float | None = None
+    store_error: str | None = None
+    ledger_ms: float | None = None
+    clock_ms: float | None = None
+    disk_free_bytes: int | None = None
+    marks: tuple[str, ...] = ()
+    nodes: tuple[dict[str, Any], ...] = ()
+    agents_url: str | None = None
+    agents: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, row: Any) -> ProcessFacts:
+        """From the ledger. One of another version may have other facts."""
+        if not isinstance(row, dict):
+            return cls()
+        known = {each.name for each in fields(cls)}
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in row.items()
+            if name in known
+        }
+        return cls(**given)
 
 
 def new_process_id() -> str:
     return new_id(f"{socket.gethostname()}-{os.getpid()}")
 
 
-def register(tx: Transaction, process_id: str, role: str, slots: int) -> None:
+def register(
+    tx: Transaction, process_id: str, role: str, slots: int, facts: ProcessFacts | None = None
+) -> None:
     """Enter this process; once more after the others had given it up. Raises `LedgerTooNew` when the ledger was
     upgraded since this process has opened it."""
     confirm_schema(tx.connection)
@@ -117,6 +168,7 @@ def register(tx: Transaction, process_id: str, role: str, slots: int) -> None:
         "beat": 0,
         "started_at": tx.now,
         "beat_at": tx.now,
+        "facts": None if facts is None else asdict(facts),
     }
     # A row that is still there is being buried; the next beat tries again.
     entered = tx.connection.execute(tx.insert(processes).values(row).on_conflict_do_nothing())
@@ -126,8 +178,8 @@ def register(tx: Transaction, process_id: str, role: str, slots: int) -> None:
 
 def beat(
     tx: Transaction, process_id: str, *, busy: int, draining: bool, snapshot: dict[str, float] | None
-) -> bool:
-    """Show that this process lives. False when the others have given it up meanwhile.
+) -> int | None:
+    """Show that this process lives, and learn how often it was asked how it is. `None` when it was given up meanwhile.
 
     `snapshot` holds its metrics; `None` when they are as they were.
     """
@@ -138,8 +190,25 @@ def beat(
         "now": "draining" if draining else "alive",
     }
     if snapshot is None:
-        return tx.connection.execute(_BEAT, told).first() is not None
-    return tx.connection.execute(_BEAT_AND_TELL, {**told, "snapshot": snapshot}).first() is not None
+        return tx.connection.execute(_BEAT, told).scalar()
+    return tx.connection.execute(_BEAT_AND_TELL, {**told, "snapshot": snapshot}).scalar()
+
+
+def ask_all(tx: Transaction) -> dict[str, int]:
+    """Ask every process how it is. Each looks with its next beat; see `ProcessFacts.answered`."""
+    asked = (
+        sa.update(processes)
+        .where(processes.c.id != RETIRED)
+        .values(asked=processes.c.asked + 1)
+        .returning(processes.c.id, processes.c.asked)
+    )
+    return {row[0]: row[1] for row in tx.connection.execute(asked)}
+
+
+def report(tx: Transaction, process_id: str, facts: ProcessFacts) -> None:
+    tx.connection.execute(
+        sa.update(processes).where(processes.c.id == process_id).values(facts=asdict(facts))
+    )
 
 
 def declare_dead(tx: Transaction, process: Process) -> bool:
@@ -171,6 +240,80 @@ def leave(tx: Transaction, process_id: str, *, reason: str) -> bool:
 
 def list_processes(tx: Transaction) -> list[Process]:
     return [Process(**row) for row in tx.connection.execute(_LISTED).mappings().all()]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine on which processes work, or a node of the cluster that they place work on.
+
+    Of a machine `slots` are jobs at once. `cpus_used` is what the cluster says of its own; a machine does not count it.
+    """
+
+    name: str
+    kind: str
+    state: str
+    roles: dict[str, int]
+    slots: int
+    busy: int
+    cpus: float
+    cpus_used: float | None
+    gpus: list[str]
+    memory_bytes: int | None
+    disk_free_bytes: int | None
+    versions: list[str]
+    beat_at: int
+
+
+def list_nodes(tx: Transaction, dead_after_seconds: float) -> list[Node]:
+    """The machines by name, and then the nodes of their clusters as the processes saw them last."""
+    by_host: dict[str, list[Process]] = {}
+    clusters: dict[str, Node] = {}
+    for process in list_processes(tx):
+        by_host.setdefault(process.host, []).append(process)
+        if not is_silent(process, tx.now, dead_after_seconds):
+            for row in process.reported().nodes:
+                clusters[row["id"]] = _cluster_node(row, process)
+    machines = [_machine_node(tx, host, found, dead_after_seconds) for host, found in sorted(by_host.items())]
+    return [*machines, *sorted(clusters.values(), key=lambda each: each.name)]
+
+
+def _machine_node(tx: Transaction, host: str, found: list[Process], dead_after_seconds: float) -> Node:
+    living = [each for each in found if not is_silent(each, tx.now, dead_after_seconds)]
+    newest = max(living or found, key=lambda each: each.started_at).reported()
+    roles = Counter(each.role for each in living)
+    return Node(
+        name=host,
+        kind="machine",
+        state="alive" if living else "dead",
+        roles=dict(sorted(roles.items())),
+        slots=sum(each.slots for each in living),
+        busy=sum(each.busy for each in living),
+        cpus=newest.cpus,
+        cpus_used=None,
+        gpus=list(newest.gpus),
+        memory_bytes=newest.memory_bytes,
+        disk_free_bytes=newest.disk_free_bytes,
+        versions=sorted({each.version for each in living or found}),
+        beat_at=max(each.beat_at for each in found),
+    )
+
+
+def _cluster_node(row: dict[str, Any], process: Process) -> Node:
+    return Node(
+        name=f"{row['name']} ({row['id'][:8]})",
+        kind=process.reported().placement.partition(" ")[0],
+        state="alive",
+        roles={},
+        slots=0,
+        busy=0,
+        cpus=row["cpus"],
+        cpus_used=row["cpus_used"],
+        gpus=list(row["gpus"]),
+        memory_bytes=row["memory_bytes"],
+        disk_free_bytes=None,
+        versions=[],
+        beat_at=process.beat_at,
+    )
 
 
 def anybody_works(tx: Transaction) -> bool:

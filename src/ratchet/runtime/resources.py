@@ -17,6 +17,7 @@ _FULL_SHARE = 0.95
 # So many descriptors are looked at for what they are: who asks may be a stranger.
 _LOOKED_AT = 4096
 _PAGE_BYTES = resource.getpagesize()
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
@@ -70,6 +71,23 @@ def memory_available_bytes() -> int | None:
         _, _, found = Path("/proc/meminfo").read_text().partition("MemAvailable:")
         return int(found.split()[0]) * 1024
     return None
+
+
+def memory_bytes() -> int | None:
+    """What this machine has."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
+    return None
+
+
+def gpus() -> tuple[str, ...]:
+    """The models of NVIDIA's cards, as their driver names them. Others are not looked for."""
+    found = []
+    for file in sorted(_NVIDIA.glob("*/information")):
+        with contextlib.suppress(OSError):
+            _, _, model = file.read_text().partition("Model:")
+            found.append(model.partition("\n")[0].strip() or "unknown")
+    return tuple(found)
 
 
 def disk_free_bytes(directory: Path) -> int:

@@ -383,6 +383,8 @@ class Runtime:
         self.enqueue = self.jobs.enqueue
         # Whether this process takes jobs, or the worker beside it: what is not there for this one is not for that one.
         self.works_here = False
+        # What layers above know of this process: the facts of its row by name, and how each is found.
+        self.reports: dict[str, Callable[[], Any]] = {}
 
     @property
     def home(self) -> Path:

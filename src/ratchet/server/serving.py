@@ -171,9 +171,10 @@ def answer(
     ):
         runtime = open_runtime(loaded, ledger, kinds)
         runtime.works_here = True
-        heartbeat = Heartbeat(runtime, "server", 0, running=lambda: (), lost=lambda: None)
-        app = create_app(runtime, loaded, token.value, process_id=heartbeat.process_id)
         url = url_of(bound)
+        others = ServerAddress(*bound.getsockname()[:2]).url_for_others(loaded.settings.database_url.host)
+        heartbeat = Heartbeat(runtime, "server", 0, running=lambda: (), lost=lambda: None, url=others)
+        app = create_app(runtime, loaded, token.value, process_id=heartbeat.process_id)
         service: Service = app.state.service
 
         async def started() -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from playwright.sync_api import expect
 
+from ratchet.ledger.tables import processes
 from ratchet.runtime import JobStatus, Runtime, Worker, get_job, get_schedule, list_jobs, put_schedule
+from ratchet.runtime.processes import ProcessFacts, register
 from tests.server.console.forms import send
 from tests.server.console.visitor import Visitor
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 HOSTILE = "<b onclick=alert(1)>"
@@ -111,3 +117,44 @@ def test_what_has_ended_is_not_cancelled_again(visitor_client: TestClient, runti
     refused = send(visitor_client, path)
     assert refused.status_code == 409
     assert "only an unfinished job can be stopped" in refused.text
+
+
+def test_nodes_show_their_processes_and_what_runs_there(
+    visitor_client: TestClient, runtime: Runtime, worker: Worker, tmp_path: Path
+) -> None:
+    with runtime.ledger.write(actor="test") as tx:
+        job_id = runtime.enqueue(tx, "spell", {"file": str(tmp_path / "marks"), "seconds": 600})
+
+    def node() -> Any:
+        [found] = visitor_client.get("/console/queue/nodes?format=json").json()["nodes"]
+        return found
+
+    eventually(lambda: [each["job_id"] for each in node()["jobs"]] == [job_id])
+    assert node()["kind"] == "machine"
+    assert [each["id"] for each in node()["processes"]] == [worker.process_id]
+    page = visitor_client.get("/console/queue/nodes").text
+    assert worker.process_id in page
+    assert f"/console/queue/jobs/{job_id}" in page
+
+
+@pytest.mark.soak
+def test_nodes_of_a_cluster_are_beside_the_machines(visitor: Visitor, runtime: Runtime) -> None:
+    row = {
+        "id": "ab" * 8,
+        "name": "10.0.0.7",
+        "cpus": 8.0,
+        "cpus_used": 3.0,
+        "gpus": ["A100"],
+        "memory_bytes": 2**34,
+    }
+    facts = ProcessFacts(cpus=4, memory_bytes=2**33, placement="ray 10.0.0.5:6379", nodes=(row,))
+    with runtime.ledger.write(actor="test") as tx:
+        register(tx, "far-1", "worker", 2, facts)
+        # However long it takes until the page is there, it has been heard of.
+        tx.connection.execute(sa.update(processes).values(beat_at=tx.now + 3_600_000))
+    page = visitor.open("/queue")
+    page.get_by_role("link", name="Nodes", exact=True).click()
+    page.get_by_role("heading", name="Nodes", exact=True).wait_for()
+    assert page.get_by_text("3 of 8 CPUs").is_visible()
+    visitor.check()
+    visitor.phone()

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
         "ratchet doctor --json | jq '.checks[] | select(.status != \"ok\")'",
         "ratchet doctor --security",
         "ratchet doctor --attack",
+        "ratchet doctor --fleet",
     ],
-    see=["engine check", "ledger check"],
+    see=["engine check", "ledger check", "nodes"],
 )
 @click.option("--security", is_flag=True, help="Show what is promised on this machine, and what is not.")
 @click.option("--attack", is_flag=True, help="Run hostile code in the sandbox of this machine instead.")
-def doctor(session: CliSession, security: bool, attack: bool) -> int:
+@click.option("--fleet", is_flag=True, help="Ask all processes of the ledger instead, and compare them.")
+def doctor(session: CliSession, security: bool, attack: bool, fleet: bool) -> int:
     """Check this machine and the ledger, and say how to fix them.
 
     Nothing is made or changed. Exits with 1 if something failed; a warning is something Ratchet can do without.
@@ -45,14 +47,19 @@ def doctor(session: CliSession, security: bool, attack: bool) -> int:
 
     With --attack, code that tries to get out, to take too much or to leave something behind is run as a node, as a
     command and as an agent program, within half a minute. Exits with 1 if one of them got through.
+
+    With --fleet, every server and worker of the ledger is asked how it is, whatever its machine: versions, clocks
+    beside that of the database, the artifact store, the addresses of servers, and the nodes of a Ray cluster.
     """
-    if security and attack:
-        raise Misuse("--security and --attack are two different answers", hint="give one of the two")
+    if security + attack + fleet > 1:
+        raise Misuse("--security, --attack and --fleet are different answers", hint="give one of them")
     if attack:
         return _attack(session)
     if security:
         return _security(session)
     loaded = session.load()
+    if fleet:
+        return _fleet(session)
     with working("looking"):
         checks = run_all(
             [
@@ -67,6 +74,20 @@ def doctor(session: CliSession, security: bool, attack: bool) -> int:
                 extras,
             ]
         )
+    return _shown(session, checks)
+
+
+def _fleet(session: CliSession) -> int:
+    from ratchet.cli.opening import require_ledger
+    from ratchet.doctor.fleet import fleet
+
+    loaded = session.load()
+    require_ledger(loaded)
+    with working("asking"):
+        return _shown(session, fleet(loaded))
+
+
+def _shown(session: CliSession, checks: list[ProbeCheck]) -> int:
     failed = any(check.status == "fail" for check in checks)
     show_page(
         session, {"ok": not failed, "checks": [asdict(check) for check in checks]}, print_checks, checks

@@ -142,5 +142,8 @@ processes = sa.Table(
     sa.Column("started_at", Number, nullable=False),
     sa.Column("beat_at", Number, nullable=False),
     sa.Column("metrics", Json),
+    # How often it was asked how it is, and what it said last: see `ProcessFacts`.
+    sa.Column("asked", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("facts", Json),
     sa.Index("ix_processes_state", "state"),
 )

@@ -26,7 +26,7 @@ from ratchet.runtime.call import Call
 from ratchet.runtime.job import Job, JobStatus, get_job, list_jobs
 from ratchet.runtime.jobs import QueueState, configured_rules, list_queues, set_paused
 from ratchet.runtime.operations.runs import Reason, RunFilter
-from ratchet.runtime.processes import Process, list_processes
+from ratchet.runtime.processes import Node, Process, list_nodes, list_processes
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
@@ -400,7 +400,42 @@ def processes(call: Call) -> Listing[ProcessAnswer]:
         return Listing([ProcessAnswer.of(each) for each in list_processes(tx)])
 
 
+def _used(node: Node) -> str:
+    if node.kind == "machine":
+        return f"{node.busy}/{node.slots} slots"
+    return f"{node.cpus_used or 0:g}/{node.cpus:g} CPUs"
+
+
+@operation(
+    "nodes",
+    "GET /nodes",
+    tool=McpTool("list_nodes", "List nodes"),
+    examples=["ratchet nodes", "ratchet nodes --json | jq -r '.[] | select(.state == \"dead\").name'"],
+    see=["processes", "doctor"],
+    columns={
+        "node": "name",
+        "kind": "kind",
+        "state": "state",
+        "used": _used,
+        "cpus": lambda node: f"{node.cpus:g}",
+        "gpus": lambda node: ", ".join(node.gpus) or "none",
+        "processes": lambda node: ", ".join(f"{count} {role}" for role, count in node.roles.items()),
+        "last beat": "beat_at",
+        "version": lambda node: ", ".join(node.versions),
+    },
+    empty="No process works on this ledger. `ratchet serve` or `ratchet worker` starts one.",
+)
+def nodes(call: Call) -> Listing[Node]:
+    """List the machines on which processes work, and the nodes of their cluster.
+
+    Slots are jobs at once. A node of a cluster shows what the cluster has given out of its CPUs, as a worker that
+    places work there saw it within the last minute.
+    """
+    with call.read() as tx:
+        return Listing(list_nodes(tx, call.settings.runtime.dead_after_seconds))
+
+
 # The API shows queues as an object by name: see `server/routes/flows.py`.
 QUEUE_OPERATIONS = (pause, resume)
-PROCESS_OPERATIONS = (processes,)
+PROCESS_OPERATIONS = (processes, nodes)
 JOB_OPERATIONS = (jobs, show, cancel)

@@ -19,6 +19,7 @@ from ratchet.ledger import Transaction
 from ratchet.ledger.attention import BudgetStanding, budget_standings, open_runs, usage_report
 from ratchet.ledger.check import ledger_size
 from ratchet.ledger.projects import list_projects
+from ratchet.operations import Window
 from ratchet.runtime import Job, JobStatus, configured_budgets, list_processes
 from ratchet.runtime.operations import jobs as of_jobs
 from ratchet.runtime.operations import schedules as of_schedules
@@ -36,6 +37,10 @@ add_buttons(router, of_jobs.QUEUE_OPERATIONS, "/queue/queues/{name}", "/queue")
 add_buttons(
     router, (of_schedules.pause, of_schedules.resume, of_schedules.run), "/queue/schedules/{name}", "/queue"
 )
+
+
+# What runs now is shown as far as a page can be read.
+_AT_WORK = 200
 
 
 @router.get("/queue")
@@ -63,6 +68,34 @@ def queue(
     }
     live: dict[str, Any] | None = {} if pager.before is None else None
     return page.show("queue.html", document, title="Queue and workers", live=live)
+
+
+@router.get("/queue/nodes")
+def nodes(page: Page) -> Response:
+    at_work = of_jobs.jobs(page.api, Window(limit=_AT_WORK), JobStatus.STARTED).items
+    processes = _processes(page)
+    host_of = {each["id"]: each["host"] for each in processes}
+    document = {
+        "nodes": [
+            {
+                **shown(each).model_dump(),
+                "processes": [
+                    process
+                    for process in processes
+                    if each.kind == "machine" and process["host"] == each.name
+                ],
+                "jobs": [
+                    _shown(job)
+                    for job in at_work
+                    if each.kind == "machine" and host_of.get(str(job.process_id)) == each.name
+                ],
+            }
+            for each in of_jobs.nodes(page.api).items
+        ],
+        "most": _AT_WORK,
+        "more": len(at_work) == _AT_WORK,
+    }
+    return page.show("nodes.html", document, title="Nodes", live={})
 
 
 @router.get("/queue/jobs/{job_id}")

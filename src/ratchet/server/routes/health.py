@@ -22,7 +22,7 @@ from ratchet.observe import metrics
 from ratchet.observe.logs import logger
 from ratchet.observe.metrics import Gauge
 from ratchet.runtime import JobStatus, Process, Runtime, list_processes, list_queues
-from ratchet.runtime.processes import ALIVE, all_snapshots, is_silent, takes_jobs
+from ratchet.runtime.processes import ALIVE, all_snapshots, is_silent, list_nodes, takes_jobs
 from ratchet.runtime.resources import (
     descriptors_of,
     disk_free_bytes,
@@ -159,8 +159,25 @@ def _gauges(tx: Transaction, runtime: Runtime) -> Iterator[Gauge]:
     processes = list_processes(tx)
     alive = sum(process.state in ALIVE for process in processes)
     yield Gauge("processes_alive", "Processes that beat.", alive)
+    yield from _nodes(tx, runtime)
     yield from _resources(_of_this_machine(processes), runtime.home)
     yield Gauge("newest_event_id", "The number of the newest event.", last_id(tx.connection))
+
+
+def _nodes(tx: Transaction, runtime: Runtime) -> Iterator[Gauge]:
+    """How the machines of the fleet and the nodes of its cluster are used."""
+    for node in list_nodes(tx, runtime.settings.runtime.dead_after_seconds):
+        labels = {"node": node.name, "kind": node.kind}
+        yield Gauge("node_up", "Whether a process of this node beats.", float(node.state == "alive"), labels)
+        yield Gauge("node_cpus", "CPUs of a node that may be used.", node.cpus, labels)
+        yield Gauge("node_gpus", "Graphics cards of a node.", len(node.gpus), labels)
+        if node.cpus_used is not None:
+            yield Gauge("node_cpus_used", "CPUs that the cluster has given out.", node.cpus_used, labels)
+            continue
+        yield Gauge("node_slots", "Jobs that the workers of a node take at once.", node.slots, labels)
+        yield Gauge("node_slots_busy", "Jobs that the workers of a node do now.", node.busy, labels)
+        for role, count in node.roles.items():
+            yield Gauge("node_processes", "Processes of a node.", count, {**labels, "role": role})
 
 
 def _resources(processes: list[Process], home: Path) -> Iterator[Gauge]:
