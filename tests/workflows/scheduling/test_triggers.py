@@ -47,6 +47,7 @@ from ratchet.workflows.triggers import (
     take_message,
     take_webhook,
 )
+from tests.agentkit.servers import free_port
 from tests.debian import program
 from tests.waiting import eventually
 from tests.workflows.running.tools import sums
@@ -377,10 +378,7 @@ class RabbitServer:
     def __init__(self, place: Path) -> None:
         place.mkdir()
         program("rabbitmq-server", packages=["rabbitmq-server"])
-        taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        self.port, self._mapper, between = (each.getsockname()[1] for each in taken)
-        for each in taken:
-            each.close()
+        self.port, self._mapper, between = (free_port() for _ in range(3))
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
         self._env = {
             **os.environ,
@@ -398,6 +396,7 @@ class RabbitServer:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(place / "plugins"),
             "RABBITMQ_PID_FILE": str(place / "pid"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "ERL_CRASH_DUMP": "/dev/null",
         }
 
     def start(self) -> None:
