@@ -249,9 +249,14 @@ def _option(parameter: Parameter) -> click.Option:
     if parameter.type is bool:
         given = {"required": True} if parameter.required else {"default": parameter.default}
         return click.Option([flag, parameter.name], is_flag=True, help=about.help, **given)
-    if get_origin(parameter.type) is list:
-        named = {"metavar": about.metavar, "help": about.help}
-        return click.Option([flag, parameter.name], type=_type(parameter), multiple=True, **named)
+    if get_origin(parameter.type) is list and about.read is None:
+        return click.Option(
+            [flag, parameter.name],
+            type=_type(parameter),
+            metavar=about.metavar,
+            multiple=True,
+            help=about.help,
+        )
     default = about.usual or (None if parameter.required else parameter.default)
     return click.Option(
         [flag, parameter.name],

@@ -136,7 +136,7 @@ def _parts(node: ast.stmt) -> list[tuple[str, ast.AST]]:
             is_test = node.name.startswith("test") and bool(_functions([node]))
             return [] if is_test else [(node.name, node)]
         case ast.ClassDef() if node.name.startswith("Test"):
-            head = ast.List([*node.bases, *node.keywords, *node.decorator_list])
+            head = ast.ClassDef(node.name, node.bases, node.keywords, [], node.decorator_list)
             inside = [part for each in node.body for part in _parts(each)]
             return [(node.name, head), *((f"{node.name}.{name}", part) for name, part in inside)]
         case ast.ClassDef():
