@@ -36,7 +36,7 @@ def test_fences_inside_of_texts_end_nothing() -> None:
         ("I would rather not.", "I would rather not"),
         ('{"other": 1}', "no JSON object with steps"),
         ('{"steps": [', "broken"),
-        ('{"steps": 1, "steps": 2}', "stands twice"),
+        ('{"steps": 1, "steps": 2}', "is twice"),
         ('{"steps": NaN}', "NaN"),
         ('{"a":' * 50_000, "too deeply"),
     ],

@@ -106,7 +106,7 @@ def test_an_agent_is_made_told_and_changed_in_the_foreground(ratchet: Ratchet, w
     assert louder.err == ""
 
     variant = ratchet("agent", "feedback", "greeter", "SHOUT", "--version", "0.0.0")
-    assert "; it stands beside the current version" in variant.out.splitlines()[0]
+    assert "; it is kept beside the current version" in variant.out.splitlines()[0]
     assert "code 0.0.0 → 0.1.0 (" in variant.out
 
     # Nobody serves agents here, so it is started for this call; what its Tuner sends waits for a worker.

@@ -254,7 +254,7 @@ def test_a_chat_is_played_in_a_terminal_and_ctrl_c_cancels_what_runs_and_nothing
     screen.type("/und")
     screen.shows("there is no verb /und")
     screen.type("/undo")
-    screen.shows("is taken back")
+    screen.shows("is undone")
     screen.press("C-d")
     screen.shows("ended with 0")
 

@@ -72,7 +72,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("protocol show nosuch", 1, "protocol 'nosuch' does not exist", "`ratchet protocol list`"),
     ("protocol resume 2", 1, "protocol 2 is completed", "`ratchet protocol new` makes another one"),
     ("protocol start 2", 1, "protocol 2 is completed", "`ratchet protocol show 2`"),
-    ("protocol resume 3", 1, "protocol 3 is cancelled", "`ratchet protocol log 3` tells why"),
+    ("protocol resume 3", 1, "protocol 3 is cancelled", "`ratchet protocol log 3` shows why"),
     ("protocol resume 4", 1, "protocol 4 is pending", "`ratchet protocol start 4`"),
     ("protocol run-next 2", 1, "protocol 2", "`ratchet protocol show 2`"),
     ("protocol cancel 2", 1, "run 2 is completed", "what has ended stays as it is"),

@@ -58,8 +58,8 @@ def test_the_program_behind_the_wrapper_of_npm_is_used(tmp_path: Path) -> None:
     ("version", "complaint"),
     [
         ("codex-cli 0.150.3", "version 0.150.3; at least 0.163.0"),
-        ("hello", "does not tell the version that it should: hello"),
-        ("", "does not tell the version that it should"),
+        ("hello", "does not print the version that it should: hello"),
+        ("", "does not print the version that it should"),
     ],
 )
 def test_a_program_of_the_wrong_version_is_missing(tmp_path: Path, version: str, complaint: str) -> None:

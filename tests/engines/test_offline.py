@@ -58,7 +58,7 @@ def test_an_engine_that_does_not_tell_what_it_uses_takes_no_budget(
 ) -> None:
     flags = {"engines.command.mine.argv": "/bin/cat"}
     around = EngineContext(load_settings(flags, env={}, cwd=tmp_path).settings, tmp_path, {})
-    with pytest.raises(Misuse, match="does not tell what it uses"):
+    with pytest.raises(Misuse, match="does not report what it uses"):
         propose(open_engine("mine", around), Request("Do it.", workspace, limits=limits))
 
 

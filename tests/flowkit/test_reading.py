@@ -307,7 +307,7 @@ def test_workflows_do_not_nest_without_end() -> None:
     [
         ("", "line 1, column 1"),
         ('{"steps": [}', "line 1, column 12"),
-        ('{"workflow_id": "a",\n "workflow_id": "b"}', "'workflow_id' stands twice"),
+        ('{"workflow_id": "a",\n "workflow_id": "b"}', "'workflow_id' is twice"),
         ('{"x": NaN}', "NaN is not JSON"),
         ('{"x": 1e999}', "1e999 is too large"),
         ('{"x": "\\ud800"}', "half of a surrogate pair"),

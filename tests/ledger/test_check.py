@@ -146,7 +146,7 @@ def test_a_counter_that_would_give_a_number_twice_is_found(lived_in: Ledger) -> 
     else:
         spoil(lived_in, "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'events'")
     [(severity, what)] = findings(lived_in)
-    assert (severity, what.endswith("but its counter stands at 1")) == ("error", True)
+    assert (severity, what.endswith("but its counter is at 1")) == ("error", True)
 
 
 def test_a_row_that_names_nothing_is_found(make_ledger: MakeLedger) -> None:

@@ -231,7 +231,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
             "stop": Leaf("End a research run for good; what was kept stays.", "research.operations:stop"),
             "status": Leaf(
-                "Show where a run stands: the best, the specialists, what is in flight.",
+                "Show the progress of a run: the best, the specialists, what is in flight.",
                 "research:status_",
             ),
             "list": Leaf("List research runs, newest first.", "research.operations:list_"),
@@ -326,7 +326,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "add": Leaf("Register a repository as a project, and set it up.", "project_make:add"),
             "list": Leaf("List projects, newest first.", "project_look:list_"),
             "show": Leaf(
-                "Show one project: where it is, its checks, and how its onboarding stands.",
+                "Show one project: where it is, its checks, and the progress of its onboarding.",
                 "project_look:show",
             ),
             "onboard": Leaf(
@@ -375,7 +375,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
             "list": Leaf("List protocols, newest first.", "protocol_look:list_"),
             "show": Leaf(
-                "Show one protocol: its steps, why it stands, and the command to type next.",
+                "Show one protocol: its steps, why it waits, and the command to type next.",
                 "protocol_look:show",
             ),
             "start": Leaf("Plan a protocol, or carry out the plan that it has.", "protocol_act:start"),
@@ -397,8 +397,8 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             ),
             "log": Leaf("Print what was said and done in the attempts of a protocol.", "protocol_look:log"),
         },
-        '`ratchet protocol new "WHAT TO DO" --run` does everything; `ratchet protocol show` says how it '
-        "stands and which command to type next. A PROTOCOL is named by its number, or by its name such as "
+        '`ratchet protocol new "WHAT TO DO" --run` does everything; `ratchet protocol show` shows its '
+        "progress and which command to type next. A PROTOCOL is named by its number, or by its name such as "
         "0007-add-login.",
     ),
     "step": Branch(

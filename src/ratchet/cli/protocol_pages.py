@@ -28,7 +28,7 @@ def whole_project(tx: Transaction, project: Project) -> dict[str, Any]:
 
 
 def print_project(found: Record) -> None:
-    """A project: where it is, what is known about it, and how its onboarding stands."""
+    """A project: where it is, what is known about it, and the progress of its onboarding."""
     from ratchet.cli.tables import print_fields, print_table
 
     facts, setup = found["facts"], found["onboarding"]

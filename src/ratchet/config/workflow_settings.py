@@ -172,7 +172,7 @@ class Projects(Section):
         False, description="whether onboarding waits until its questions are answered"
     )
     discovery: str | None = Field(
-        None, description="the engine that is asked where files alone do not tell", examples=["codex"]
+        None, description="the engine that is asked where files alone do not show", examples=["codex"]
     )
     discovery_seconds: Seconds = Field(600.0, description="how long that engine may take")
     setup_seconds: Seconds = Field(1800.0, description="how long setting up a project may take")

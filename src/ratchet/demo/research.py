@@ -145,7 +145,7 @@ def _shown(stage: DemoStage, run_id: int) -> Shown:
         "checked again for this page.",
         runs=(run_id,),
         look=(
-            DemoCommand(f"ratchet research status {run_id}", "where it stands, and its last trials"),
+            DemoCommand(f"ratchet research status {run_id}", "its progress, and its last trials"),
             DemoCommand(
                 f"ratchet research trial {run_id} {best.exp_id}", "the best one, with its measurements"
             ),

@@ -26,7 +26,7 @@ _WITHOUT = {
     Layer.IPC: "no ipc namespace: System V sharing is refused altogether",
     Layer.UTS: "no uts namespace: the name of the machine is visible",
     Layer.CAPABILITIES: "capabilities cannot be given up",
-    Layer.LANDLOCK: "no landlock: nothing stands behind the view of files; nodes are refused",
+    Layer.LANDLOCK: "no landlock: the view of files is the only layer; nodes are refused",
     Layer.SECCOMP: "no filter of system calls: commands can take leases and attack the kernel; nodes are refused",
 }
 

@@ -80,7 +80,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice[:100]!r} stands twice in one object")
+        raise ValueError(f"the key {twice[:100]!r} is twice in one object")
     return found
 
 

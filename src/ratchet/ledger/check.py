@@ -315,7 +315,7 @@ def _numbers(connection: sa.Connection) -> Iterator[LedgerFinding]:
     for table in NUMBERED:
         highest = connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0
         if highest > given[table.name]:
-            what = f"{table.name} has row {highest}, but its counter stands at {given[table.name]}"
+            what = f"{table.name} has row {highest}, but its counter is at {given[table.name]}"
             yield LedgerFinding(
                 "error", what, f"set the counter of {table.name} to {highest} in the database"
             )

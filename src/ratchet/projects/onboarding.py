@@ -225,7 +225,7 @@ async def set_up(job: JobContext) -> object:
     """Carry an onboarding from wherever it stands. Raises `Waiting` when it is blocked until somebody acts."""
     project_id = await asyncio.to_thread(_enter, job)
     if project_id is None:
-        return {"run": job.run_id, "status": "stands"}
+        return {"run": job.run_id, "status": "stopped"}
     resolved = await do_stage(job, project_id, "resolve", lambda: resolve(job, project_id))
     tree = Path(resolved["path"])
     await do_stage(job, project_id, "discovery", lambda: discover(job, project_id, tree))

@@ -124,7 +124,7 @@ def list_(
 ) -> Listing[ProjectAnswer]:
     """List projects, newest first.
 
-    Its number or its name stands for a project wherever PROJECT is asked for. With the token of a project, that project
+    Its number or its name can be given wherever PROJECT is asked for. With the token of a project, that project
     alone is listed.
     """
     with call.read() as tx:
@@ -188,7 +188,7 @@ def register(
     see=["project questions", "project onboard"],
 )
 def show(call: Call, project_id: ProjectNumber) -> ProjectAnswer:
-    """Show one project: where it is, its checks, and how its onboarding stands."""
+    """Show one project: where it is, its checks, and the progress of its onboarding."""
     with call.read() as tx:
         return ProjectAnswer.at(tx, project_id)
 

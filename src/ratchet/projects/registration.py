@@ -345,7 +345,7 @@ def onboarding_questions(
         ),
         OnboardingQuestion(
             "codex_discovery",
-            "May an engine look at the repository where its files alone do not tell how it is checked?",
+            "May an engine look at the repository where its files alone do not show how it is checked?",
             bool(facts.get("engine_discovery", settings.projects.discovery is not None)),
             both,
         ),

@@ -77,12 +77,12 @@ def _instead(protocol: Protocol) -> str:
     match protocol.status:
         case RunStatus.COMPLETED:
             return (
-                f"nothing is left to do: `ratchet protocol show {number}` tells what came of it, and "
+                f"nothing is left to do: `ratchet protocol show {number}` shows the result, and "
                 "`ratchet protocol new` makes another one"
             )
         case RunStatus.FAILED | RunStatus.CANCELLED:
             return (
-                f"that is final: `ratchet protocol log {number}` tells why, "
+                f"that is final: `ratchet protocol log {number}` shows why, "
                 "and `ratchet protocol new` makes another one"
             )
         case RunStatus.PENDING | RunStatus.PLANNED:

@@ -173,7 +173,7 @@ def tasks(_call: Call) -> Listing[TaskAnswer]:
 
 @operation("research status", "GET /research/{run}", tool=McpTool("get_research", "Show a research run"))
 def status(call: Call, run: ShownRun) -> StandingAnswer:
-    """Where a research run stands: baseline, best, trials by how they ended, what is in flight, cost."""
+    """The progress of a research run: baseline, best, trials by how they ended, what is in flight, cost."""
     with call.read() as tx:
         return views.read_status(tx, find_research(tx, run)).answer()
 

@@ -69,7 +69,7 @@ class Population:
         self.best: Member | None = None
         self.latest: Member | None = None
         self.since_keep = 0
-        """How many trials told something since one was kept."""
+        """How many trials gave a result since one was kept."""
 
     def add(self, trial: TrialOrigin) -> None:
         """Take in a trial that has ended; each one once, in whatever order they end."""

@@ -164,7 +164,7 @@ class ScoredCall:
     version: str
     score: float
     by: str = field(metadata=described("`person`, or `model` where a model was the judge"))
-    why: str | None = field(metadata=described("what a model says of it"))
+    why: str | None = field(metadata=described("the comment of the model"))
 
 
 def located(call: Call, text: str) -> str:

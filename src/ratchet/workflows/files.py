@@ -136,7 +136,7 @@ class _Reader:
         elif not isinstance(value, str):
             raise SpecError([f"line {line}: a key must be a text, not {value!r}; put it in quotes"])
         elif value in inside:
-            raise SpecError([f"line {line}: the key {value!r} stands twice in one object"])
+            raise SpecError([f"line {line}: the key {value!r} is twice in one object"])
         else:
             self._keys[-1] = value
 

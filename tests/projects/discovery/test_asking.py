@@ -145,7 +145,7 @@ def test_an_answer_that_cannot_be_used_is_a_note_and_nothing_else(
     runtime = make_runtime(**saying(tmp_path, text))
     facts, job = discover(runtime, tree)
     assert [check.name for check in facts.checks] == ["make-build"]
-    assert "the engine mine did not tell more: " in facts.notes[0]
+    assert "the engine mine gave no more: " in facts.notes[0]
     assert step_status(runtime, job) is StepStatus.FAILED
 
 
@@ -168,7 +168,7 @@ def test_an_engine_that_takes_too_long_is_ended(
 ) -> None:
     settings = saying(tmp_path, "", "import time\ntime.sleep(600)")
     facts, _ = discover(make_runtime(**settings, projects__discovery_seconds=1.0), tree)
-    assert "did not tell more" in facts.notes[0]
+    assert "gave no more" in facts.notes[0]
 
 
 @sqlite_only

@@ -253,7 +253,7 @@ def test_a_gap_in_the_numbers_is_told(tmp_path: Path) -> None:
 
     warnings = said(read_state(board.write(tmp_path / "s")), RemarkKind.WARNING)
 
-    assert any("exp_id 003 stands where 002 should" in warning for warning in warnings)
+    assert any("exp_id 003 is where 002 should be" in warning for warning in warnings)
 
 
 def test_parents_that_lead_in_a_circle_are_told(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_a_run_is_waited_for_until_it_stands_or_the_time_is_over(world: World) -
             told(await client.call_tool("wait_for_run", {"run_id": run, "seconds": seconds}))
             for run, seconds in given.items()
         ]
-        return [(each["status"], each["stands"]) for each in answers]
+        return [(each["status"], each["stopped"]) for each in answers]
 
     assert world.use(waited) == [("pending", False), ("cancelled", True)]
 

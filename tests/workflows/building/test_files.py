@@ -79,7 +79,7 @@ def test_json_means_the_same_when_it_is_read_as_yaml(value: object) -> None:
     [
         ("a: 1\nb: [\n", "line 3, column 1"),
         ("a: 1\n\ta: 2\n", "line 2, column 1"),
-        ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' stands twice"),
+        ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is twice"),
         ("a: &x [1]\nb: *x\n", "line 1: anchors and aliases are not allowed"),
         ("b: *x\n", "line 1: anchors and aliases are not allowed"),
         ("a: !!python/object/apply:os.system [ls]\n", "line 1: the tag"),
@@ -108,7 +108,7 @@ def test_what_is_no_number_to_json_is_a_text(number: str) -> None:
     ("name", "content", "said"),
     [
         ("a.json", b'{"workflow_id": "a",\n', "line 2, column 1"),
-        ("a.json", b'{"a": 1, "a": 2}', "'a' stands twice"),
+        ("a.json", b'{"a": 1, "a": 2}', "'a' is twice"),
         ("a.yaml", b"steps: []\n", "workflow_id is missing"),
         ("a.yaml", b"- a\n", "a workflow is a JSON object, not a list"),
         ("a.yaml", b"", "a workflow is a JSON object, not null"),

@@ -112,7 +112,7 @@ def test_an_answer_without_json_has_no_plan(answer: str) -> None:
         ('The answer is {"answer": 42}.', "has JSON, but no object with a list of steps"),
         ("{'steps': [{'step_id': 'a'}]}", "has JSON, but no object with a list of steps"),
         ("{steps: [{step_id: a}]}", "has JSON, but no object with a list of steps"),
-        ('{"steps": [{"step_id": "a", "step_id": "b"}]}', "'step_id' stands twice"),
+        ('{"steps": [{"step_id": "a", "step_id": "b"}]}', "'step_id' is twice"),
         ('{"steps": [{"step_id": "a", "timeout": NaN}]}', "NaN is not JSON"),
         ('{"steps": [{"step_id": "a", "timeout": 1e999}]}', "too large"),
         ('{"steps": [{"step_id": "a", "prompt_template": "\\ud800"}]}', "surrogate"),

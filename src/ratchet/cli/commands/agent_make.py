@@ -204,7 +204,7 @@ def _decision(document: AgentOutcome, result: dict[str, Any]) -> str:
         case "created":
             return f"version {result['version']} is ready ({short})"
         case "code":
-            beside = "" if result.get("promoted") else "; it stands beside the current version"
+            beside = "" if result.get("promoted") else "; it is kept beside the current version"
             return f"code {document.from_version} → {result['version']} ({short}){beside}"
         case "state":
             return "its state has changed, its code has not"

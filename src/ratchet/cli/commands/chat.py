@@ -507,7 +507,7 @@ class Chat:
         self._kept.save()
         if "plan" in last:
             note(
-                f"{one_line(str(last['plan']['spec'].get('workflow_id')))} is taken back; its runs stay on record."
+                f"{one_line(str(last['plan']['spec'].get('workflow_id')))} is undone; its runs stay on record."
             )
             self._plan([]) if self._kept.plan is not None else note("There is no plan now.")
 

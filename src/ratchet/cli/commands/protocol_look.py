@@ -69,7 +69,7 @@ def list_(session: CliSession, call: CliCall, found: Listing[ProtocolAnswer]) ->
 @protocol_argument
 @within_option
 def show(session: CliSession, wanted: str, project: str | None) -> None:
-    """Show one protocol: its steps, why it stands, and the command to type next."""
+    """Show one protocol: its steps, why it waits, and the command to type next."""
     from ratchet.protocols.overview import overview
 
     with existing_ledger(session) as ledger, ledger.read() as tx:

@@ -215,7 +215,7 @@ def _print_end(run: Run, document: dict[str, Any]) -> None:
 @research_argument
 @click.option("--watch", is_flag=True, help="Keep showing it until the run stops.")
 def status_(session: CliSession, wanted: str, watch: bool) -> None:
-    """Show where a run stands: the best, the specialists, what is in flight.
+    """Show the progress of a run: the best, the specialists, what is in flight.
 
     With --watch it keeps reporting what happens, whichever process does the work.
     """

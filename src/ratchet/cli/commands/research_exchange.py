@@ -40,11 +40,11 @@ _directory = click.Path(path_type=Path)
 )
 @click.argument("directory", metavar="DIR", type=_directory, help="The folder of that run.")
 @click.option("--name", metavar="NAME", required=True, help="What to call the run.")
-@click.option("--task", metavar="TASK", help="The name of its task, if the files do not tell.")
+@click.option("--task", metavar="TASK", help="The name of its task, if the files do not say.")
 @click.option(
     "--direction",
     type=click.Choice([str(each) for each in Direction]),
-    help="Which way a score is better, if the rows do not tell.",
+    help="Which way a score is better, if the rows do not say.",
 )
 def import_(session: CliSession, directory: Path, name: str, task: str | None, direction: str | None) -> None:
     """Take over a run of the original system as a record of its trials.

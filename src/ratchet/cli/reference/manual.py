@@ -116,11 +116,11 @@ def _inner(outer: Documented, name: str) -> Documented | None:
 
 EXIT_CODES = (
     ("0", "It is done."),
-    ("1", "It failed, or what was asked for stands: blocked, waiting, not found."),
+    ("1", "It failed, or what was asked for is blocked, waiting or not found."),
     ("2", "Misuse: an unknown command, a wrong value, wrong settings, no ledger."),
     ("3", "Something that is needed is missing: an engine, a program, a package."),
     ("130", "It was interrupted by Ctrl-C."),
-    ("141", "Whoever read the output had enough, as `head` does."),
+    ("141", "The reader of the output had enough, as `head` does."),
 )
 _EXITS = "Exit codes are [those of every command](#exit-codes)."
 

@@ -120,7 +120,7 @@ def infer_direction(rows: Iterable[ResultRow], score: str) -> Direction:
         "some better scores are higher and some lower" if kept or missed else "nothing was kept or discarded"
     )
     raise Misuse(
-        f"the rows do not tell whether a higher or a lower {score} is better: {why}",
+        f"the rows do not say whether a higher or a lower {score} is better: {why}",
         hint="say it: direction min or max",
     )
 
@@ -207,7 +207,7 @@ def _results(
             if row.number != expected:
                 remarks.warn(
                     RESULTS,
-                    f"exp_id {row.exp_id} stands where {exp_id(expected)} should",
+                    f"exp_id {row.exp_id} is where {exp_id(expected)} should be",
                     row.line,
                     row.exp_id,
                 )

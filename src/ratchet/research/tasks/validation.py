@@ -231,7 +231,7 @@ def _check_data(task: TaskAdapter) -> None:
             if program is None:
                 raise Misuse(f"{what} is for {reader!r}, which this task does not have")
         if not source.readers:
-            raise Misuse(f"{what} is for nobody", hint="name its readers: trial, apply, evaluator")
+            raise Misuse(f"{what} is for no reader", hint="name its readers: trial, apply, evaluator")
     _check_once("data", (each.name for each in task.data))
 
 

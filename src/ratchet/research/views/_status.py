@@ -1,4 +1,4 @@
-"""Where a run stands: its status, its baseline, runs on one line each, and runs side by side."""
+"""The progress of a run: its status, its baseline, runs on one line each, and runs side by side."""
 
 from __future__ import annotations
 

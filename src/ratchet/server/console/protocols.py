@@ -74,7 +74,7 @@ def protocols(
                 **protocol_record(each, brief=True),
                 "project": names[each.project_id],
                 "steps": counts[each.run_id],
-                "stands": each.status.stands and not each.status.final,
+                "waits": each.status.stands and not each.status.final,
                 "pull_request": pull_request_of(each.pull_request),
             }
             for each in shown.items

@@ -83,14 +83,14 @@ def waiting_tool(get_run: Offered, ledger: Ledger) -> Offered:
         found = await get_run.run(asker, asked)
         await run_at_rest(ledger, found["id"], given.get("seconds", _USUAL_WAIT))
         now = await get_run.run(asker, asked)
-        return {**now, "stands": RunStatus(now["status"]).stands}
+        return {**now, "stopped": RunStatus(now["status"]).stands}
 
     return Offered(
         Declared(
             "wait_for_run",
             "Wait for a run",
             "Wait until a run of any kind has ended, is paused or blocked, and show it; after `seconds` as it is then. "
-            "Call it again until `stands` is true. Stay below the time that your client gives a tool, often 60 s.",
+            "Call it again until `stopped` is true. Stay below the time that your client gives a tool, often 60 s.",
             "GET /runs/{run_id}",
             reads=True,
             is_resource=False,
@@ -113,9 +113,9 @@ def waiting_tool(get_run: Offered, ledger: Ledger) -> Offered:
             **get_run.answer,
             "properties": {
                 **get_run.answer["properties"],
-                "stands": {"type": "boolean", "description": "whether nothing happens any more by itself"},
+                "stopped": {"type": "boolean", "description": "whether nothing happens any more by itself"},
             },
-            "required": [*get_run.answer["required"], "stands"],
+            "required": [*get_run.answer["required"], "stopped"],
         },
         run,
     )

@@ -78,7 +78,7 @@ def roll_back_tool(
                 f"the tool {tool_id} is pinned, so nothing may move it",
                 hint=f"`ratchet tool unpin {full_name(tool_id, folder)}` lets it move again",
             )
-        return roll_back(tx, tool, reason=reason or "taken back on request")
+        return roll_back(tx, tool, reason=reason or "rolled back on request")
 
 
 def approve_version(runtime: Runtime, tool_id: str, version: str, *, folder: str = "", actor: str) -> None:
