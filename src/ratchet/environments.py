@@ -19,9 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from ratchet.files import discard, try_lock
 from ratchet.kernel import RatchetError
-from ratchet.locks import try_lock
-from ratchet.sandbox.leftovers import discard
 
 _DAY = 24 * 3600.0
 _OURS = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{8})?")

@@ -15,12 +15,12 @@ from typing import Any, Self
 from ratchet.engines import Engine, Failure, Request, Session, SessionFailed
 from ratchet.engines.run import Keeping, run_session
 from ratchet.engines.transcript import account_of, write_now
+from ratchet.files import discard
 from ratchet.flowkit.jsontext import decoder
 from ratchet.kernel import LedgerError, Outcome, RatchetError, StepStatus, Superseded, with_hint
 from ratchet.ledger import Transaction
 from ratchet.runtime import JobContext
 from ratchet.runtime.attempts import OpenAttempt, ended_attempt, take_attempt
-from ratchet.sandbox.leftovers import discard
 
 
 class NoAnswer(RatchetError):

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ratchet.engines.providers import OLLAMA_HOST, keys_in, no_price, ollama_url
 from ratchet.engines.registry import EngineContext, agent_model, claude_login, codex_login, open_engine
 from ratchet.extras import find_extra, install_command
 from ratchet.kernel import Missing, Misuse, RatchetError, dollars, with_hint
+from ratchet.programs import run_in_terminal
 from ratchet.protocols.engine_choice import Reviewer, require_reviewer
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ def install(agent: str) -> str:
     command = install_command(agent)
     line = shlex.join(command)
     try:
-        # Its progress is for whoever waits; stdout is for what was asked for.
-        done = subprocess.run(command, stdout=sys.stderr, check=False)
+        # Its progress is for the person who waits; stdout is for what was asked for.
+        done = run_in_terminal(command, output=sys.stderr)
     except OSError as error:
         raise Missing(
             f"{agent} cannot be installed: {error}", hint=f"install uv or pip, then: {line}"
         ) from error
-    if done.returncode:
+    if done:
         packages = shlex.join(find_extra(agent).packages)
         raise Missing(
-            f"{agent} could not be installed: `{line}` ended with {done.returncode}",
+            f"{agent} could not be installed: `{line}` ended with {done}",
             hint=f"without a network, bring the packages from a machine that has one (`pip download {packages} -d "
             f"DIR`), then: {line} --no-index --find-links DIR",
         )

@@ -10,11 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ratchet.files import sync_file_system
 from ratchet.kernel import LedgerError
 from ratchet.ledger import Ledger
 from ratchet.ledger.backup import backup
 from ratchet.ledger.check import check
-from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.tables import artifacts
 from ratchet.workspaces import Repository
 

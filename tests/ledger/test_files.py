@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from ratchet.files import NewFile, name_files
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Ledger
 from ratchet.ledger.artifacts import INLINE_BYTES
 from ratchet.ledger.check import check
-from ratchet.ledger.files import NewFile, name_files
 from ratchet.ledger.tables import artifact_contents
 from tests.ledger import disk_actors
 from tests.ledger.conftest import MakeLedger

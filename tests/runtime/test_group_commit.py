@@ -12,10 +12,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from ratchet.files import NewFile
 from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import EventFilter, Ledger, Transaction
 from ratchet.ledger.events import latest
-from ratchet.ledger.files import NewFile
 from ratchet.ledger.tables import projects
 from ratchet.runtime import GroupCommit
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ratchet.agents.contract import Role, agents_directory, check_name
+from ratchet.files import try_lock
 from ratchet.kernel import Misuse
-from ratchet.locks import try_lock
 
 if TYPE_CHECKING:
     from ratchet.config import Loaded

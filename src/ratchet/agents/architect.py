@@ -18,7 +18,7 @@ from ratchet.agents.jobs import KIND, RUN_KIND
 from ratchet.agents.versions import find_version
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import EngineContext, open_engine
-from ratchet.kernel import Conflict, Misuse, NotFound, RunId
+from ratchet.kernel import Conflict, Misuse, NotFound, RunId, sendable
 from ratchet.ledger import Transaction
 from ratchet.ledger import agents as rows
 from ratchet.ledger.agents import AgentRow, AgentStatus
@@ -193,7 +193,7 @@ def _start(
 
 def checked_text(runtime: Runtime, text: str, what: str) -> str:
     """The text as it is taken. Raises `Misuse` for one that is empty or too long."""
-    plain = text.encode(errors="replace").decode().replace("\0", "").strip()
+    plain = sendable(text).replace("\0", "").strip()
     if not plain:
         raise Misuse(f"{what} cannot be empty", hint="say it in a sentence or two")
     most = runtime.settings.agents.feedback_bytes

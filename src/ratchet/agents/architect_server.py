@@ -22,7 +22,7 @@ from ratchet.config import Loaded
 from ratchet.engines.engine import validate_answer
 from ratchet.engines.mcp_listener import McpListener
 from ratchet.engines.tool_server import Underway, in_words, listening
-from ratchet.kernel import Misuse, RatchetError
+from ratchet.kernel import Misuse, RatchetError, sendable
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
 
@@ -148,10 +148,10 @@ def _listed(tool: ArchitectTool) -> Tool:
 
 def _tool_result(value: Reply) -> CallToolResult:
     # Half of a surrogate pair, which a model may well write, cannot be sent.
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False).encode(errors="replace").decode()
+    text = sendable(json.dumps(value, ensure_ascii=False, allow_nan=False))
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))
 
 
 def _failed(reason: str) -> CallToolResult:
-    plain = reason.encode(errors="replace").decode()
+    plain = sendable(reason)
     return CallToolResult(content=[TextContent(type="text", text=plain)], is_error=True)

@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ratchet.files import try_lock
 from ratchet.kernel import Conflict, Misuse, is_name
-from ratchet.locks import try_lock
 
 _LONGEST = 64
 _LOOK_SECONDS = 0.05

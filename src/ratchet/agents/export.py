@@ -11,7 +11,7 @@ from ratchet.agents import actions
 from ratchet.agents.contract import README, SCHEMA, STATE, UNTRACKED, place_of
 from ratchet.agents.servers.environment import KIT, REQUIREMENTS, needed, read_requirements
 from ratchet.agents.versions import find_version
-from ratchet.kernel import Conflict, Misuse
+from ratchet.kernel import Conflict, Misuse, decoded
 from ratchet.ledger.agents import get_agent
 from ratchet.runtime.call import Call
 
@@ -22,7 +22,7 @@ WORKDIR /agent
 COPY requirements.txt .
 RUN pip install --no-cache-dir -r requirements.txt
 COPY . .
-# Inside of a container, whoever runs it decides what reaches the port.
+# Inside of a container, the person who runs it decides what reaches the port.
 ENV RATCHET_AGENT_LISTEN=0.0.0.0
 EXPOSE {port}
 CMD ["python", "runner.py", "{port}"]
@@ -80,7 +80,7 @@ def export_agent(call: Call, name: str, directory: Path, version: str | None = N
     (directory / "Dockerfile").write_text(_DOCKERFILE.format(port=_PORT))
     (directory / ".dockerignore").write_text(".venv\nlogs\n__pycache__\n")
     readme = directory / README
-    told = readme.read_text(errors="replace").rstrip() if readme.is_file() else f"# {name}"
+    told = decoded(readme.read_bytes()).rstrip() if readme.is_file() else f"# {name}"
     readme.write_text(told + "\n" + _RUNNING.format(name=name, version=found.version, port=_PORT))
     assert (directory / SCHEMA).is_file()
     return directory

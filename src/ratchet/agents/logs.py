@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.agents.contract import LOGS, Role, place_of
 from ratchet.agents.versions import find_version
+from ratchet.kernel import decoded
 from ratchet.ledger.agents import get_agent
 
 if TYPE_CHECKING:
@@ -111,4 +112,4 @@ def _opened(log: AgentLog) -> Iterator[int | None]:
 
 
 def _text(content: bytes) -> list[str]:
-    return content.decode("utf-8", "replace").splitlines()
+    return decoded(content).splitlines()

@@ -48,7 +48,7 @@ from ratchet.agents.versions import tag_for
 from ratchet.engines import Failure, Request, Session
 from ratchet.judges import Report
 from ratchet.judges.scratch import in_thread, scratch
-from ratchet.kernel import Misuse, Outcome, StateChanged, with_hint
+from ratchet.kernel import Misuse, Outcome, StateChanged, exact_bytes, with_hint
 from ratchet.kernel.semver import Bump, bumped
 from ratchet.ledger import Transaction
 from ratchet.ledger.agents import AgentStatus, add_version, end_creation, get_agent, move_current
@@ -88,7 +88,7 @@ def make_version(work: ArchitectWork, opened: OpenAttempt, proposed: ProposedCha
     message = f"{proposed.summary}\n\nVersion: {version}\nRun: {work.run.id}\n"
     commit = commit_tree(work.repository, files, parent=work.parent, message=message, at=entry.at)
     diff = "" if work.parent is None else work.repository.diff(work.parent, commit)
-    digest = hashlib.sha256(diff.encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256(exact_bytes(diff)).hexdigest()
     known = [proposed.commit, *([] if work.parent is None else [work.parent])]
     pack = work.repository.pack(commit, known=known) if opened.artifacts.travels else None
     return NewVersion(commit, version, tools, offers, digest, pack)

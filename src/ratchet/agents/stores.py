@@ -24,6 +24,7 @@ from ratchet.agents.checks.losses import compare_states
 from ratchet.agents.contract import MIGRATE, SCHEMA, SHARED, AgentDirectory
 from ratchet.agents.state import CannotCarry, carried_state, check_fits, same
 from ratchet.config.workflow_settings import Agents
+from ratchet.kernel import decoded
 from ratchet.workspaces.directories import remove_tree
 
 _LIVE = "live"
@@ -97,7 +98,7 @@ class AgentStates:
     def live(self) -> str | None:
         """The store of the version that the address led to last. Who died while it moved is seen through."""
         content = read_whole(self.place.states / _LIVE, 200)
-        store = None if content is None else content.decode("ascii", "replace").strip()
+        store = None if content is None else decoded(content).strip()
         for _ in range(_MOST_HOPS):
             if store is None:
                 return None

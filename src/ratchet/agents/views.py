@@ -12,7 +12,7 @@ from ratchet.agents.addresses import AgentAddress, addresses
 from ratchet.agents.contract import ToolShape, place_of
 from ratchet.agents.jobs import RUN_KIND
 from ratchet.agents.versions import changes_since, find_version, shapes_of, tag_for, tags_of
-from ratchet.kernel import Conflict, NotFound, Outcome, RatchetError, RunStatus
+from ratchet.kernel import Conflict, NotFound, Outcome, RatchetError, RunStatus, decoded, exact_bytes
 from ratchet.ledger.agents import (
     AgentRow,
     AgentStatus,
@@ -420,7 +420,7 @@ def comparison(home: Path, compared: ComparedVersions) -> VersionComparison:
     with Repository.open(place_of(home, compared.agent.name).repository) as repository:
         files = [change.path for change in repository.changes(old.commit, new.commit)]
         patch = repository.diff(old.commit, new.commit)
-    text = patch.encode(errors="surrogateescape").decode(errors="replace")
+    text = decoded(exact_bytes(patch))
     return VersionComparison(
         agent=compared.agent.name,
         old=AgentVersionAnswer.of(old, compared.agent),

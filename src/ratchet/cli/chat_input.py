@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ratchet.cli.output import note
 from ratchet.cli.words import lines
 from ratchet.config.redaction import hide_known
+from ratchet.kernel import decoded
 
 _PROMPT = "> "
 _MOST_TURNS, _MOST_CHANGES = 200, 20
@@ -119,7 +120,7 @@ def _question(question: str, default: str) -> str:
 def _shorten(history: Path) -> None:
     """Forget the older half of a history that has become long."""
     if history.exists() and history.stat().st_size > _LARGEST_HISTORY:
-        kept = history.read_text(errors="replace")[-_LARGEST_HISTORY // 2 :]
+        kept = decoded(history.read_bytes())[-_LARGEST_HISTORY // 2 :]
         history.write_text(kept[kept.find("\n# ") + 1 :])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ratchet.kernel import ConfigError, IllegalTransition, NotFound, RatchetError
+from ratchet.kernel import ConfigError, IllegalTransition, NotFound, RatchetError, first_line
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
@@ -139,17 +139,13 @@ def _understood(error: BaseException) -> CommandFailure:
             return CommandFailure(
                 FAILED,
                 kind,
-                f"unexpected {kind}: {_masked(_first_line(error))}",
+                f"unexpected {kind}: {_masked(first_line(str(error)) or 'no message')}",
                 "run it again with -v to see where it happened",
             )
 
 
 def _where_to_look(error: click.UsageError) -> str | None:
     return f"see `{error.ctx.command_path} --help`" if error.ctx is not None else None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or "no message"
 
 
 def _lowered(message: str) -> str:

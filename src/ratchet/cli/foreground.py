@@ -14,7 +14,7 @@ from ratchet.cli.opening import require_ledger
 from ratchet.cli.output import note, silent_seconds
 from ratchet.cli.progress import working
 from ratchet.cli.words import one_line
-from ratchet.kernel import with_hint
+from ratchet.kernel import shortened, with_hint
 from ratchet.ledger import Event, EventFilter, Ledger, Run
 from ratchet.ledger.events import last_id, since
 from ratchet.ledger.runs import get_run
@@ -92,7 +92,7 @@ class WaitNotice:
             self._set(f"{_DOING[event.type]} {shown}".rstrip(), None)
 
     def _set(self, doing: str, again_at: float | None) -> None:
-        self._doing = doing if len(doing) <= _SHOWN else f"{doing[:_SHOWN]}…"
+        self._doing = shortened(doing, _SHOWN)
         self._again_at, self._since = again_at, time.monotonic()
 
     def _waiting(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, exact_bytes
 
 _LONGEST = 64 * 1024
 
@@ -78,7 +78,7 @@ def given_text(text: str | None, file: str | None, *, most_bytes: int) -> str:
             "the text is missing" if text is None else "the text is given twice",
             hint='write it as "TEXT", or name a file with --from-file',
         )
-    content = text.encode(errors="surrogateescape") if text is not None else _read(file or "", most_bytes)
+    content = exact_bytes(text) if text is not None else _read(file or "", most_bytes)
     if len(content) > most_bytes:
         raise Misuse(
             f"the text is longer than {most_bytes} bytes",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.cli.output import note, print_line
 from ratchet.cli.words import lines, one_line
+from ratchet.kernel import shortened
 from ratchet.operations import record
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _line_of(event: Event) -> str:
     if event.type == "agent.stage":
         message = _STAGES.get(message, message)
     text = message if event.type.endswith(".stage") else f"{event.type} {message}".rstrip()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened(text, _SHOWN)
 
 
 # Less than ten, so that a busy machine is in time as well.
@@ -223,7 +224,7 @@ def _step_words(event: Event) -> str:
         text = f"{name}: {_REPORTED[event.type]}" + (f": {message}" if message else "")
     else:
         text = " ".join(filter(None, (event.type, name, message if message != name else "")))
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened(text, _SHOWN)
 
 
 def _data(event: Event) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from ratchet.cli.protocol_pages import print_overview
 from ratchet.cli.words import lines, one_line
 from ratchet.engines import Failure
 from ratchet.forges import ForgeError
-from ratchet.kernel import Conflict, Missing, RunStatus
+from ratchet.kernel import Conflict, Missing, RunStatus, shortened
 from ratchet.ledger import Event, Ledger
 from ratchet.ledger.events import last_id
 from ratchet.ledger.projects import Project, get_project
@@ -170,7 +170,7 @@ class Teller:
             if event.type in _ONCE and text in self._said:
                 return None
             self._said.add(text)
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        return shortened(text, _SHOWN)
 
     def at(self, event: Event) -> str | None:
         """What happens at the moment, for a line that moves."""

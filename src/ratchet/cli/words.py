@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel.usage import dollars
+from ratchet.kernel.text import dollars
 
 if TYPE_CHECKING:
     from ratchet.kernel import Usage

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from ratchet.demo.stage import ActFailed, DemoCommand, DemoStage, Interrupted, S
 from ratchet.kernel import AttemptId, Outcome, RunId, RunStatus
 from ratchet.ledger import EventFilter, Run, Transaction, follow
 from ratchet.ledger.runs import get_run, list_attempts, list_steps
+from ratchet.programs import Process, start_program
 from ratchet.research.views.markup import Markup, joined, tag
 from ratchet.runtime import JobContext, Runtime, complete_run, enter_run, run_step, start_run
 
@@ -207,7 +207,7 @@ class _Ended(threading.Event):
 
 
 class _Worker(NamedTuple):
-    process: subprocess.Popen[bytes]
+    process: Process
     watching: threading.Thread
 
     @property
@@ -225,13 +225,8 @@ def _worker(stage: DemoStage, ended: threading.Event) -> Iterator[_Worker]:
     }
     _log(stage).parent.mkdir(parents=True, exist_ok=True)
     with _log(stage).open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ratchet.cli", "worker"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+        command = [sys.executable, "-m", "ratchet.cli", "worker"]
+        process = start_program(command, output=log, complaints=log, environment=environment)
 
     def watch() -> None:
         process.wait()
@@ -261,7 +256,7 @@ def _headline(summary: Summary) -> str:
     steps = len(summary.blocks)
     if summary.interrupted:
         return (
-            f"A worker was killed with kill -9 in the middle of {steps} steps; another went on, and no finished step "
+            f"A worker was killed with kill -9 in the middle of {steps} steps; another continued, and no finished step "
             "was done twice."
         )
     # Somebody else works on this ledger too, and took the run before the one that was killed.

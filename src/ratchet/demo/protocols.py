@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
 from ratchet.demo.stage import RECORDED, ActFailed, DemoCommand, DemoStage, Shown, recorded_engine
-from ratchet.kernel import Outcome, RatchetError
+from ratchet.kernel import Outcome, RatchetError, decoded
 from ratchet.ledger import Attempt, Event
 from ratchet.ledger.projects import find_project, get_project
 from ratchet.ledger.protocols import find_protocol, get_protocol_step, list_protocol_steps
 from ratchet.ledger.runs import list_attempts
+from ratchet.programs import run_program
 from ratchet.projects.registration import register_project
 from ratchet.protocols.actions import create_protocol, start_protocol
 from ratchet.research.views.markup import Markup, joined, tag
@@ -67,17 +67,10 @@ def pushed_log(remote: Path, branch: str) -> list[str]:
 
 def _git(directory: Path, *words: str) -> str:
     program = find_git()
-    done = subprocess.run(
-        [program, *words],
-        cwd=directory,
-        env={**_outside(), **_SETTINGS},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program([program, *words], cwd=directory, environment={**_outside(), **_SETTINGS})
     if done.returncode:
-        raise RatchetError(f"git {words[0]} failed in {directory}: {done.stderr.strip()}")
-    return done.stdout
+        raise RatchetError(f"git {words[0]} failed in {directory}: {decoded(done.stderr).strip()}")
+    return decoded(done.stdout)
 
 
 def _outside() -> dict[str, str]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.config import Loaded
+from ratchet.files import try_lock
 from ratchet.kernel import RatchetError, RunStatus
 from ratchet.ledger import Event, EventFilter, Ledger, Run, follow
 from ratchet.ledger.runs import get_run, list_runs
-from ratchet.locks import try_lock
 from ratchet.research.views.markup import Markup
 from ratchet.runtime import Runtime
 

@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,7 +22,8 @@ from typing import Any
 from ratchet.doctor import hostile
 from ratchet.engines.program import Invocation
 from ratchet.judges.reports import BadReport, read_report
-from ratchet.kernel import RatchetError
+from ratchet.kernel import RatchetError, decoded, last_line
+from ratchet.programs import DEVNULL, TookTooLong, start_program
 from ratchet.sandbox import (
     Bounds,
     Finished,
@@ -71,7 +71,12 @@ class OutsideWorld:
         self.workspace.mkdir()
         self.secret = self.workspace.with_suffix(".secret")
         self.secret.write_text(_SECRET)
-        self.victim = subprocess.Popen(["sleep", "600"], env={"CANARY": self.mark, "PATH": os.defpath})
+        self.victim = start_program(
+            ["sleep", "600"],
+            output=DEVNULL,
+            complaints=DEVNULL,
+            environment={"CANARY": self.mark, "PATH": os.defpath},
+        )
 
     def close(self) -> None:
         for pid in (self.victim.pid, *processes_with(self.mark)):
@@ -106,7 +111,7 @@ def _wrote(_: Finished, outside: OutsideWorld) -> str:
 
 
 def _ended_victim(_: Finished, outside: OutsideWorld) -> str:
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    with contextlib.suppress(TookTooLong):
         outside.victim.wait(0.05)
         return "a process of the machine was ended"
     return ""
@@ -393,8 +398,7 @@ _BOUNDS = {
 
 
 def _last_words(done: Finished) -> str:
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else done.problem or ""
+    return last_line(decoded(done.stderr))[:200] or done.problem or ""
 
 
 def _broken(done: Finished) -> str:

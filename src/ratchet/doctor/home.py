@@ -23,7 +23,7 @@ from ratchet.kernel import Conflict, LedgerError, RatchetError
 from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.bucket import Bucket
 from ratchet.ledger.database import REVISIONS, current_revision, database_now_ms, make_engine, translated
-from ratchet.ledger.files import refuse_half_restored
+from ratchet.ledger.ledger import refuse_half_restored
 from ratchet.ledger.transaction import Remembered
 from ratchet.runtime import list_processes
 from ratchet.runtime.addresses import server_addresses

@@ -6,8 +6,6 @@ import os
 import re
 import selectors
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +17,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import IO, Literal, cast
 
+from ratchet.kernel import decoded
+from ratchet.programs import STDOUT, TookTooLong, end_program, start_program
 from ratchet.sandbox import COMMAND_FLOOR, NODE_FLOOR, Layer, Layers, granted
 from ratchet.workspaces import LEAST_GIT
 
@@ -178,26 +178,18 @@ def ask(*command: str, seconds: float = 5.0) -> ProbeAnswer:
 
     One that does not end in time is killed with its process group. Raises `OSError` when it cannot start.
     """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    process = start_program(command, complaints=STDOUT)
     deadline = time.monotonic() + seconds
     assert process.stdout is not None
     with process.stdout as pipe:
         output, ended = _read(pipe, deadline)
         try:
             code = process.wait(max(0.0, deadline - time.monotonic())) if ended else None
-        except subprocess.TimeoutExpired:
+        except TookTooLong:
             code = None
         if code is None:
-            # Its leader is not yet waited for, so the number still belongs to this group.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return ProbeAnswer(code, output.decode(errors="replace"))
+            end_program(process)
+    return ProbeAnswer(code, decoded(output))
 
 
 def _read(pipe: IO[bytes], deadline: float) -> tuple[bytes, bool]:

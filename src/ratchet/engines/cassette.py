@@ -24,8 +24,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from ratchet.engines.engine import Capabilities
-from ratchet.kernel import RatchetError
-from ratchet.locks import locked_directory
+from ratchet.files import locked_directory
+from ratchet.kernel import RatchetError, exact_bytes
 
 _FILE, _PROGRAM, _LINK = "100644", "100755", "120000"
 MAX_CASSETTE_BYTES = 256 * 1024 * 1024
@@ -59,7 +59,7 @@ def look(workspace: Path) -> dict[str, FileState]:
 def digest(files: Mapping[str, FileState]) -> str:
     """One hash for all of them."""
     lines = "".join(f"{files[path].mode} {files[path].sha256} {path}\0" for path in sorted(files))
-    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(exact_bytes(lines)).hexdigest()
 
 
 def changes_since(before: Mapping[str, FileState], workspace: Path) -> list[RecordedChange]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -245,7 +247,7 @@ class Transcript:
         self._size = 0
 
     def say(self, kind: EventKind, text: str = "", data: Mapping[str, Any] | None = None) -> None:
-        event = SessionEvent(kind, _cut(text), data or {})
+        event = SessionEvent(kind, abridged(text), data or {})
         self._keep(event)
         self._listen(event)
 
@@ -270,8 +272,27 @@ class Transcript:
         self._lines.append(encoded)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}… ({len(text) - _TEXT} more characters)"
+def abridged(text: str, most: int = _TEXT) -> str:
+    """The beginning of what a transcript keeps of a text, and how much more there was."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
+
+
+@contextmanager
+def cancelled_if_asked() -> Iterator[None]:
+    """Ends as cancelled if the task was asked to meanwhile.
+
+    Task groups raise what went wrong in that moment in place of the cancellation; a caller that retries after errors
+    would do so for ever.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    asked_before = task.cancelling()
+    try:
+        yield
+    except Exception as error:
+        if task.cancelling() > asked_before:
+            raise asyncio.CancelledError from error
+        raise
 
 
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)

@@ -15,7 +15,7 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from ratchet.engines.llm.tools import cancelled_if_asked
+from ratchet.engines.engine import cancelled_if_asked
 
 MOST_TOOLS = 1000
 """No model and no person can choose between more."""

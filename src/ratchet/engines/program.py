@@ -21,7 +21,7 @@ from ratchet.engines.engine import (
     parse_answer,
 )
 from ratchet.engines.providers import how_to_price, no_price
-from ratchet.kernel import Misuse, RatchetError, Usage
+from ratchet.kernel import Misuse, RatchetError, Usage, decoded
 from ratchet.sandbox import (
     Bounds,
     Broken,
@@ -251,10 +251,10 @@ async def version_of(
     finished = await try_out(asking, _SECONDS)
     found = pattern.search(finished.stdout) if finished.ok else None
     if found is None:
-        said = (finished.stderr or finished.stdout).decode(errors="replace").strip()[:200]
+        said = decoded(finished.stderr or finished.stdout).strip()[:200]
         raise Fault(
             Failure.MISSING,
-            f"{path} --version does not tell the version that it should: {said or finished.problem or 'nothing'}",
+            f"{path} --version does not print the version that it should: {said or finished.problem or 'nothing'}",
             hint=fix,
         )
     number = tuple(map(int, found.groups()))
@@ -283,7 +283,7 @@ def check_fit(request: Request, engine: str, can: Capabilities) -> None:
         "resume a session": request.resume is not None and not can.resumable,
         "be given tools of this process": bool(request.tools) and not can.own_tools,
         "be guarded tool by tool": request.guard is not None,
-        "be held to a budget of tokens or money, since it does not tell what it uses": (
+        "be held to a budget of tokens or money, since it does not report what it uses": (
             (request.limits.tokens is not None or request.limits.cost_usd is not None)
             and not can.reports_usage
         ),

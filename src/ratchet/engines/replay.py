@@ -47,7 +47,7 @@ from ratchet.engines.engine import (
     SessionFailed,
 )
 from ratchet.engines.registry import EngineContext
-from ratchet.kernel import Misuse, RatchetError, Usage
+from ratchet.kernel import Misuse, RatchetError, Usage, exact_bytes, exact_text
 
 _OPEN = "⟨"
 _ESCAPED = "⟨⟨"
@@ -273,7 +273,7 @@ class _Tape:
         changes = [] if workspace is None else changes_since(self._before or {}, workspace)
         result: dict[str, Any] = {each.name: getattr(session, each.name) for each in fields(session)}
         result["usage"] = asdict(session.usage)
-        result["transcript"] = session.transcript.decode("utf-8", "surrogateescape")
+        result["transcript"] = exact_text(session.transcript)
         if failed is not None:
             result |= {"failure": failed.failure, "message": str(failed), "hint": failed.hint}
             result |= {"retry_after": failed.retry_after, "worked": failed.worked}
@@ -488,7 +488,7 @@ def _ending(engine: str, ending: str, result: Mapping[str, Any]) -> tuple[Sessio
         output=result["output"],
         usage=Usage(**result["usage"]),
         resume=result["resume"],
-        transcript=result["transcript"].encode("utf-8", "surrogateescape"),
+        transcript=exact_bytes(result["transcript"]),
         simulated=True,
         data=result["data"],
         # Older cassettes have none.

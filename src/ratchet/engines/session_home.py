@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ratchet.engines.engine import Failure, Fault
+from ratchet.files import discard, locked_directory, take_lock, try_lock
 from ratchet.kernel import Misuse
-from ratchet.locks import locked_directory, take_lock, try_lock
-from ratchet.sandbox.leftovers import discard
 
 
 @contextlib.asynccontextmanager

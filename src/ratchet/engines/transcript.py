@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 from ratchet.engines.engine import EventKind, Session, SessionEvent, SessionFailed
-from ratchet.kernel import LedgerUnavailable, Usage
+from ratchet.kernel import LedgerUnavailable, Usage, decoded
 from ratchet.ledger import ArtifactStore, Budgets, Ledger, Spender, Transaction
 from ratchet.ledger.runs import mark_simulated
 from ratchet.ledger.usage import add_session, charge, was_charged
@@ -318,9 +318,7 @@ def _entry(number: int, line: bytes) -> TranscriptEntry:
             number, number, int(found.get("ms") or 0), kind, text, found.get("data") or None
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return TranscriptEntry(
-            number, number, 0, str(EventKind.NOTE), line.decode("utf-8", "replace").strip(), None
-        )
+        return TranscriptEntry(number, number, 0, str(EventKind.NOTE), decoded(line).strip(), None)
 
 
 def _has(entry: TranscriptEntry, wanted: str) -> bool:

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import ssl
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from urllib.parse import urlencode, urlsplit
 
 from ratchet.config.redaction import MASK, mask_text
 from ratchet.forges.forge import Provider
-from ratchet.kernel import RatchetError
+from ratchet.kernel import RatchetError, decoded, first_line
+from ratchet.programs import DEVNULL, PIPE, Process, TookTooLong, run_program, start_program
 
 if TYPE_CHECKING:
     import httpx2
@@ -357,7 +357,7 @@ class ProgramApi:
             return answer
         if code == _LOGIN_NEEDED:
             raise Unauthenticated(f"no one is logged in to {self._host}", hint=self.login)
-        first = next(iter(complaint.decode(errors="replace").strip().splitlines()), "it said nothing")
+        first = first_line(decoded(complaint)) or "it said nothing"
         raise Unreachable(
             f"{PROGRAMS[self._provider]} got no answer from {self._host}: {self.hide(first)[:300]}",
             hint=f"try `{PROGRAMS[self._provider]} auth status --hostname {self._host}`",
@@ -388,17 +388,14 @@ class ProgramApi:
             raise Unreachable(f"the answer has more than {MOST_BYTES} bytes")
         return process.returncode, said, complaint
 
-    def _start(self, words: list[str], *, with_input: bool) -> subprocess.Popen[bytes]:
+    def _start(self, words: list[str], *, with_input: bool) -> Process:
         """Not by asyncio: what is cancelled while it starts a program there leaves that program's children behind."""
         try:
-            return subprocess.Popen(
+            return start_program(
                 [self._program, *words],
-                stdin=subprocess.PIPE if with_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                input=PIPE if with_input else DEVNULL,
                 cwd="/",
-                env=self._environment,
-                start_new_session=True,
+                environment=self._environment,
             )
         except OSError as error:
             raise Unreachable(
@@ -414,17 +411,10 @@ def find_program(provider: Provider, host: str, environment: Mapping[str, str]) 
     # `gh auth token` looks only at what is stored here. What it prints is a secret, and thrown away.
     words = ["auth", "token" if provider == "github" else "status", "--hostname", host]
     try:
-        asked = subprocess.run(
-            [program, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=_scrubbed(environment),
-            timeout=_LOGIN_SECONDS,
-            check=False,
+        asked = run_program(
+            [program, *words], cwd="/", environment=_scrubbed(environment), seconds=_LOGIN_SECONDS
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, TookTooLong):
         return None
     return ProgramApi(provider, program, host, environment) if asked.returncode == 0 else None
 

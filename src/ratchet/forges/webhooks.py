@@ -20,7 +20,7 @@ from ratchet.forges.api import PROGRAMS, Api, NoForge, RestApi, Unauthenticated,
 from ratchet.forges.forge import Forge, ForgeEvent, Provider, text
 from ratchet.forges.github import GRAPHQL, HEADERS, GitHub, read_github
 from ratchet.forges.gitlab import GitLab, read_gitlab
-from ratchet.kernel import RatchetError
+from ratchet.kernel import RatchetError, exact_bytes
 
 # The host in the address of a repository, by the host of the REST interface where they differ.
 _HOSTS = {"api.github.com": "github.com"}
@@ -201,4 +201,4 @@ class Delivery:
 
 
 def _bytes(header: str) -> bytes:
-    return header.encode("utf-8", "surrogateescape")
+    return exact_bytes(header)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from ratchet.kernel import shortened
+
 MAX_REPORT_BYTES = 32 * 1024 * 1024
 _LARGEST = 1e150
 
@@ -255,4 +257,4 @@ def _words(value: Any, longest: int) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return shortened(text, longest)

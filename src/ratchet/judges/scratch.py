@@ -19,9 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ratchet.files import take_lock, try_lock
 from ratchet.judges.judge import Deadline, OutOfTime
-from ratchet.kernel import Misuse, Outcome
-from ratchet.locks import take_lock, try_lock
+from ratchet.kernel import Misuse, Outcome, decoded, last_line
 from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
 from ratchet.workspaces.directories import Unpinnable, tree_hash
 
@@ -186,12 +186,11 @@ def _signal_name(number: int) -> str:
 
 
 def _last_line(output: bytes) -> str:
-    lines = output[-4096:].decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip()[:300] if lines else ""
+    return last_line(decoded(output[-4096:]))[:300]
 
 
 def _tail(output: bytes, most: int) -> str:
-    text = output[-most:].decode("utf-8", "replace")
+    text = decoded(output[-most:])
     return text if len(output) <= most else f"… ({len(output) - most} bytes before this) {text}"
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterable
 
-from ratchet.kernel.usage import dollars
+from ratchet.kernel.text import dollars
 
 
 class RatchetError(Exception):

@@ -1,4 +1,4 @@
-"""The statuses of runs, steps and trials, which changes are legal, and what a judge says of a candidate.
+"""What becomes of work: the statuses of runs, steps and trials, what a judge says of a candidate, and what it costs.
 
 A status that maps to nothing is final: nothing revives it. Only `ratchet.ledger.statuses` writes statuses, and it
 asks `check_transition` first.
@@ -6,45 +6,14 @@ asks `check_transition` first.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-import secrets
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from pathlib import Path
+from operator import add, attrgetter, sub
 from types import MappingProxyType
-from typing import Any, NewType, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Self, TypeVar
 
 from ratchet.kernel.errors import IllegalTransition
-
-
-def iso(milliseconds: int) -> str:
-    """Whole milliseconds since 1970 as `2026-07-31T20:11:44.123Z`."""
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-ProjectId = NewType("ProjectId", int)
-RunId = NewType("RunId", int)
-StepId = NewType("StepId", int)
-AttemptId = NewType("AttemptId", int)
-JobId = NewType("JobId", int)
-EventId = NewType("EventId", int)
-
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?", re.ASCII)
-
-
-def new_id(prefix: str) -> str:
-    """A short random id that nothing else has, such as `worker-5f1c09a2d3b4`."""
-    return f"{prefix}-{secrets.token_hex(6)}"
-
-
-def is_name(text: str) -> bool:
-    """Whether `text` may name a thing: it is safe as a path segment, a branch and a URL part."""
-    return _NAME.fullmatch(text) is not None and ".." not in text
 
 
 class Direction(StrEnum):
@@ -81,11 +50,6 @@ class TrialStatus(StrEnum):
     def tried(self) -> bool:
         """Whether it tells anything about the idea, so that agents may be shown it and the budget counts it."""
         return self not in (TrialStatus.INFRA_ERROR, TrialStatus.HARNESS_ABORT)
-
-
-def exp_id(number: int) -> str:
-    """How a trial is called where people read: at least three digits, 000 being the baseline."""
-    return f"{number:03}"
 
 
 class Outcome(StrEnum):
@@ -138,7 +102,7 @@ class RunStatus(StrEnum):
 
     @property
     def stands(self) -> bool:
-        """Whether nothing happens any more by itself: it has ended, or waits for somebody."""
+        """Whether nothing happens any more by itself: it has ended, or waits for a person."""
         return self.final or self in (RunStatus.PAUSED, RunStatus.BLOCKED)
 
 
@@ -205,30 +169,114 @@ def check_transition(entity: str, key: object, current: Status, wanted: Status) 
         raise IllegalTransition(entity, key, str(current), str(wanted), allowed)
 
 
-@runtime_checkable
-class Hashed(Protocol):
-    """A value that is known by its content, wherever it lies."""
+class BudgetPolicy(StrEnum):
+    STRICT = "strict"
+    WARN = "warn"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Real consumption. Money is whole millionths of a dollar, so that sums are exact.
+
+    `unpriced_tokens` are those of the tokens whose price nobody knows: what they cost is not in `cost_microusd`.
+    """
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_microusd: int = 0
+    wall_ms: int = 0
+    trials: int = 0
+    unpriced_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        amounts = _amounts(self)
+        # Told at a glance, since there are many of these; only what looks wrong is looked at one by one.
+        if set(map(type, amounts)) == _WHOLE and min(amounts) >= 0:
+            return
+        for name, value in zip(MEASURES, amounts, strict=True):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"usage {name} must be a whole number of at least 0, not {value!r}")
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*map(add, _amounts(self), _amounts(other)))
+
+    def largest(self, other: Usage) -> Usage:
+        """The larger of both, measure by measure."""
+        return Usage(*map(max, _amounts(self), _amounts(other)))
+
+    def less(self, part: Usage) -> Usage:
+        """What is left without `part`; never below zero."""
+        return Usage(*(max(0, left) for left in map(sub, _amounts(self), _amounts(part))))
+
+    def measures(self) -> dict[str, int]:
+        """Each measure by its name."""
+        return dict(zip(MEASURES, _amounts(self), strict=True))
 
     @property
-    def sha256(self) -> str: ...
+    def tokens(self) -> int:
+        """All tokens in and out. Cached input is part of the input and not counted twice."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def cost_usd(self) -> float:
+        """What is known of the cost."""
+        return self.cost_microusd / 1_000_000
+
+    @property
+    def whole_cost_usd(self) -> float | None:
+        """The cost, or nothing when a part of it is unknown: that is never told as a cost of zero."""
+        return None if self.unpriced_tokens else self.cost_usd
+
+    @property
+    def wall_seconds(self) -> float:
+        return self.wall_ms / 1000
 
 
-def fingerprint(kind: str, **parts: object) -> str:
-    """What decides, as one SHA-256 over `parts` that is the same in every process."""
-    text = json.dumps([kind, _plain(parts)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+MEASURES = tuple(each.name for each in fields(Usage))
+_amounts: Callable[[Usage], tuple[int, ...]] = attrgetter(*MEASURES)
+_WHOLE = {int}
 
 
-def _plain(value: Any) -> Any:
-    """`value` as JSON has it. What it cannot have is refused by `json` later on."""
-    if isinstance(value, Hashed):
-        return value.sha256
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, Set):
-        return sorted(str(item) for item in value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that may be used; `None` is no limit."""
+
+    tokens: int | None = None
+    cost_usd: float | None = None
+    wall_seconds: float | None = None
+    trials: int | None = None
+
+    def exceeded_by(self, usage: Usage) -> tuple[str, float, float] | None:
+        """The first measure that is over its limit, as (measure, used, limit)."""
+        return self._first(usage, reached=False)
+
+    def reached_by(self, usage: Usage) -> tuple[str, float, float] | None:
+        """The first measure with nothing left, as (measure, used, limit)."""
+        return self._first(usage, reached=True)
+
+    def less(self, usage: Usage) -> Limits:
+        """What is left of these limits after `usage`; never below zero."""
+        left: dict[str, float | int | None] = {}
+        for each in fields(self):
+            limit = getattr(self, each.name)
+            left[each.name] = None if limit is None else max(0, limit - getattr(usage, each.name))
+        return Limits(**left)  # type: ignore[arg-type]
+
+    def tightest(self, other: Limits) -> Limits:
+        """The smaller of both limits, measure by measure."""
+        if other == Limits():
+            return self
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Limits(
+            **{name: min((x for x in pair if x is not None), default=None) for name, pair in pairs.items()}
+        )
+
+    def _first(self, usage: Usage, *, reached: bool) -> tuple[str, float, float] | None:
+        for each in fields(self):
+            limit = getattr(self, each.name)
+            used = getattr(usage, each.name)
+            if limit is not None and (used >= limit if reached else used > limit):
+                return each.name, float(used), float(limit)
+        return None

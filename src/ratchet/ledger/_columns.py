@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, sendable
 
 
 class Json(sa.types.TypeDecorator[Any]):
@@ -50,7 +50,7 @@ def _value(text: str | None) -> Any:
 def _words(value: str | None) -> str | None:
     if value is None or (type(value) is str and value.isascii() and "\x00" not in value):
         return value
-    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return sendable(value.replace("\x00", "\ufffd"))
 
 
 def to_json(value: Any) -> str:

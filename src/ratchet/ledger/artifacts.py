@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import sqlalchemy as sa
 
+from ratchet.files import name_files, sync
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
-from ratchet.ledger.files import name_files, sync
 from ratchet.ledger.tables import artifact_contents, artifacts
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from ratchet import __version__
+from ratchet.files import try_lock
 from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse, NotFound
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.archive import MemberWriter, TarWriter
@@ -31,7 +32,6 @@ from ratchet.ledger.home import FilesDigest, HomeFiles
 from ratchet.ledger.ledger import Ledger
 from ratchet.ledger.tables import artifact_contents, artifacts, events, metadata
 from ratchet.ledger.transaction import Transaction
-from ratchet.locks import try_lock
 
 # A change that an older Ratchet cannot read raises it. Without the home, a backup is what it was at 1.
 FORMAT = 3

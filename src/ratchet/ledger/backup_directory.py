@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ratchet.files import name_files, sync, take_lock, try_lock
 from ratchet.kernel import Conflict, LedgerCorrupt, LedgerTooNew, Misuse
 from ratchet.ledger.archive import (
     CHUNK_BYTES,
@@ -29,8 +30,6 @@ from ratchet.ledger.archive import (
     MemberReader,
     chunks,
 )
-from ratchet.ledger.files import name_files, sync
-from ratchet.locks import take_lock, try_lock
 
 _FORMAT = 1
 _BACKUPS, _BLOBS, _INCOMING, _LOCK = "backups", "blobs", "incoming", "lock"

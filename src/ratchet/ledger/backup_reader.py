@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 import sqlalchemy as sa
 from pydantic import BaseModel, ValidationError
 
-from ratchet.kernel import LedgerCorrupt, LedgerTooNew
+from ratchet.kernel import LedgerCorrupt, LedgerTooNew, sendable
 from ratchet.ledger._columns import Json, to_json
 from ratchet.ledger.archive import MAX_JSON_BYTES, Archive, DamagedBackup, MemberReader, chunks
 from ratchet.ledger.backup import (
@@ -258,7 +258,7 @@ class _OlderWalk(_Walk):
             if value is not None and (is_json or isinstance(value, dict | list)):
                 row[name] = to_json(value)
             elif isinstance(value, str):
-                row[name] = value.encode("utf-8", "replace").decode()
+                row[name] = sendable(value)
         return row
 
 

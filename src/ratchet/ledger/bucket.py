@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from ratchet.extras import missing
+from ratchet.files import sync
 from ratchet.kernel import LedgerCorrupt, LedgerUnavailable, NotFound
-from ratchet.ledger.files import sync
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from ratchet import __version__
+from ratchet.files import turn_on_wal
 from ratchet.kernel import (
     ConfigError,
     Conflict,
@@ -26,7 +27,6 @@ from ratchet.kernel import (
     Misuse,
     RatchetError,
 )
-from ratchet.ledger.files import turn_on_wal
 
 BUSY_MS = 30_000
 _CLOCK = sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")

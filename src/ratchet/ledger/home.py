@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import sqlalchemy as sa
 
-from ratchet.kernel import LedgerUnavailable
+from ratchet.kernel import LedgerUnavailable, decoded, sendable
 from ratchet.ledger.tables import (
     agent_secrets,
     agent_versions,
@@ -32,6 +31,7 @@ from ratchet.ledger.tables import (
     research,
     trials,
 )
+from ratchet.programs import TookTooLong, run_program
 
 DIRECTORIES = ("agents", "chat", "evolution", "projects", "research", "tools")
 CONFIGURATION = "ratchet.toml"
@@ -461,16 +461,19 @@ def _git(repository: Path, *words: str, given: str = "") -> str:
         *words,
     ]
     try:
-        done = subprocess.run(
-            command, input=given, capture_output=True, text=True, env=own, check=True, timeout=600
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or error
-        raise LedgerUnavailable(
-            f"the repository {repository} cannot be read: {said}",
-            hint="is git installed, and may this user read it?",
-        ) from error
-    return done.stdout
+        done = run_program(command, given.encode(), environment=own, seconds=600)
+    except (OSError, TookTooLong) as error:
+        raise _unreadable(repository, error) from error
+    if done.returncode:
+        raise _unreadable(repository, decoded(done.stderr).strip() or f"git ended with {done.returncode}")
+    return done.stdout.decode()
+
+
+def _unreadable(repository: Path, why: object) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"the repository {repository} cannot be read: {why}",
+        hint="is git installed, and may this user read it?",
+    )
 
 
 def _read(path: Path) -> bytes | None:
@@ -489,4 +492,4 @@ def _is_text(path: str) -> bool:
 
 
 def _shown(path: str) -> str:
-    return path.encode("utf-8", "replace").decode()
+    return sendable(path)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import exc
 
-from ratchet.kernel import ConfigError, LedgerUnavailable, iso
+from ratchet.files import opened, try_lock
+from ratchet.kernel import ConfigError, Conflict, LedgerCorrupt, LedgerUnavailable, iso, sendable, shortened
 from ratchet.ledger import events
 from ratchet.ledger.artifacts import ArtifactStore
 from ratchet.ledger.database import (
@@ -33,7 +34,6 @@ from ratchet.ledger.database import (
     translated,
 )
 from ratchet.ledger.events import SAFETY_SECONDS, Bell, Event, EventFilter, last_id, latest, since
-from ratchet.ledger.files import refuse_half_restored
 from ratchet.ledger.runs import Run, get_attempt, get_run
 from ratchet.ledger.transaction import Remembered, Transaction
 
@@ -389,9 +389,9 @@ def log_line(event: Event) -> str:
     told = [event.type.removeprefix("session."), *([event.message] if event.message else [])]
     if event.data and event.type.startswith("session."):
         data = json.dumps(event.data, ensure_ascii=False)
-        told.append(data if len(data) <= _LONGEST_DATA else f"{data[:_LONGEST_DATA]}…")
+        told.append(shortened(data, _LONGEST_DATA))
     line = f"{iso(event.at)} {' '.join(told)}\n"
-    return line.encode("utf-8", "replace").decode()
+    return sendable(line)
 
 
 def _look(ledger: Ledger, attempt_id: int, after: int) -> tuple[list[Event], bool] | None:
@@ -410,3 +410,23 @@ def _events(tx: Transaction, attempt_id: int, after: int) -> Iterator[Event]:
     while page := since(tx.connection, after, where=where, limit=_PAGE):
         yield from page
         after = page[-1].id
+
+
+RESTORE_MARK = "half-restored"
+"""A file of a home in which a restore has begun and not ended. It says with which command it is finished."""
+
+
+def refuse_half_restored(home: Path) -> None:
+    """Raise `LedgerCorrupt` if a restore into the home has died halfway, and `Conflict` while it is under way."""
+    mark = home / RESTORE_MARK
+    try:
+        finish = mark.read_text()
+    except OSError:
+        return
+    with opened(home) as lock:
+        if not try_lock(lock, shared=True):
+            raise Conflict(f"{home} is being restored: `{finish}`", hint="wait for it to end")
+    raise LedgerCorrupt(
+        f"{home} is half restored: its rows and its files may be of two different times",
+        hint=f"finish it: `{finish}`; without that backup, delete {mark} and run `ratchet ledger check`",
+    )

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from ratchet.files import name_files, sync, sync_file_system, try_lock, write_new
 from ratchet.kernel import Conflict, LedgerCorrupt, LedgerUnavailable, Misuse, NotFound
 from ratchet.ledger.archive import Archive, TarArchive, chunks
 from ratchet.ledger.artifacts import INLINE_BYTES
@@ -25,7 +26,6 @@ from ratchet.ledger.backup_directory import BackupDirectory
 from ratchet.ledger.backup_reader import OlderSchema, Visitor, digest_of, read, read_revision
 from ratchet.ledger.check import NUMBERED, raise_counter
 from ratchet.ledger.database import REVISIONS, make_engine, migrate
-from ratchet.ledger.files import RESTORE_MARK, name_files, sync, sync_file_system, write_new
 from ratchet.ledger.home import (
     CONFIGURATION,
     DIRECTORIES,
@@ -35,11 +35,10 @@ from ratchet.ledger.home import (
     is_database_with_more,
     write_file,
 )
-from ratchet.ledger.ledger import Ledger
+from ratchet.ledger.ledger import RESTORE_MARK, Ledger
 from ratchet.ledger.processes import RETIRED, living_processes
 from ratchet.ledger.tables import artifact_contents, artifacts, jobs, processes
 from ratchet.ledger.transaction import Transaction
-from ratchet.locks import try_lock
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from ratchet.files import NewFile, write_files
 from ratchet.kernel import LedgerUnavailable, Misuse
 from ratchet.ledger import events
 from ratchet.ledger._columns import to_json
 from ratchet.ledger.database import now_ms
 from ratchet.ledger.events import Topic, channel
-from ratchet.ledger.files import NewFile, write_files
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite

@@ -12,7 +12,7 @@ from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ratchet.config.workflow_settings import Qdrant as Settings
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded
 from ratchet.memory.embedders import folded, indexed, query_words
 from ratchet.memory.memory import (
     Embedder,
@@ -209,7 +209,7 @@ def translated(place: str) -> Iterator[None]:
 
 
 def _shown(content: bytes) -> str:
-    return content[:300].decode(errors="replace")
+    return decoded(content[:300])
 
 
 _BATCH = 1_000

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from ratchet.files import turn_on_wal
 from ratchet.kernel import Missing, Misuse, RatchetError
-from ratchet.ledger.files import turn_on_wal
 from ratchet.memory.memory import MemoryCorrupt, MemoryTooNew, MemoryUnavailable
 
 VERSION = 1

@@ -13,7 +13,6 @@ import importlib.util
 import itertools
 import math
 import pickle
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import ratchet
 from ratchet.extras import missing
-from ratchet.kernel import Missing, RatchetError
+from ratchet.kernel import Missing, RatchetError, decoded, last_line
 from ratchet.observe.logs import logger
 from ratchet.placement.frames import NodeRow, Placed, receive, send
 from ratchet.placement.node import Assignment, NodeReply
@@ -44,6 +43,7 @@ from ratchet.placement.work import (
     WorkLost,
     WorkNews,
 )
+from ratchet.programs import PIPE, start_program
 
 if TYPE_CHECKING:
     from ratchet.config import Settings
@@ -95,13 +95,7 @@ class _Link:
     def __init__(self, command: Sequence[str]) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the link
         # Interrupting this process is no reason to end it: work that drains still needs it. It ends with our pipe.
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            start_new_session=True,
-        )
+        self.process = start_program(command, input=PIPE, complaints=self._said)
         self.contents: OrderedDict[str, int] = OrderedDict()
 
     def send(self, *frame: Any) -> None:
@@ -119,8 +113,7 @@ class _Link:
 
     def last_words(self) -> str:
         self._said.seek(0)
-        lines = self._said.read()[-16_384:].decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[:500] if lines else "its broker was killed"
+        return last_line(decoded(self._said.read()[-16_384:]))[:500] or "its broker was killed"
 
     def listen(self, listener: Callable[[_Link], None]) -> None:
         self._listener = threading.Thread(target=listener, args=(self,), daemon=True)

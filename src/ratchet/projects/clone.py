@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ratchet.config.redaction import hide_known
-from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged
+from ratchet.files import sync_file_system
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, StateChanged, decoded
 from ratchet.ledger import Transaction
-from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.projects import Project, get_project
 from ratchet.ledger.protocols import find_protocol
 from ratchet.projects.address import (
@@ -288,7 +288,7 @@ def _words(complaint: str) -> str:
 
 def _refusal(porcelain: bytes) -> str | None:
     """Why the remote did not take a ref, as it said so itself."""
-    lines = porcelain.decode(errors="replace").splitlines()
+    lines = decoded(porcelain).splitlines()
     return next((line.partition("\t")[2] for line in lines if line.startswith("!")), None)
 
 

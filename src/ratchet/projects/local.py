@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project, find_project, projects_at, projects_of_remote
 from ratchet.projects.address import read_address, remote_key
@@ -53,7 +53,7 @@ class GitSettings:
                 self._set(key, value)
 
     def _get(self, key: str) -> str | None:
-        said = self.git.run("config", "--local", "--get", key, fine=(0, 1)).decode(errors="replace")
+        said = decoded(self.git.run("config", "--local", "--get", key, fine=(0, 1)))
         return said.removesuffix("\n") or None
 
     def _set(self, key: str, value: str) -> None:
@@ -76,7 +76,7 @@ def global_identity(environment: Mapping[str, str]) -> dict[str, str] | None:
         said = Git(find_git(), Path("/")).run(
             "config", "--file", str(file), "--get", f"user.{key}", fine=(0, 1), GIT_DIR=os.devnull
         )
-        if value := said.decode(errors="replace").removesuffix("\n"):
+        if value := decoded(said).removesuffix("\n"):
             found.setdefault(key, value)
     return found if len(found) == 2 else None
 
@@ -193,7 +193,7 @@ def _key(origin: str, top: Path) -> str | None:
 
 
 def _symbolic(found: FoundRepository, ref: str) -> str | None:
-    said = found.own.run("symbolic-ref", "--quiet", ref, fine=(0, 1)).decode(errors="replace").strip()
+    said = decoded(found.own.run("symbolic-ref", "--quiet", ref, fine=(0, 1))).strip()
     return said or None
 
 

@@ -12,7 +12,6 @@ import contextlib
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,8 +21,9 @@ from pathlib import Path
 from typing import IO
 
 from ratchet.config.redaction import hide_known, remember_secret
-from ratchet.kernel import Missing, Misuse
+from ratchet.kernel import Missing, Misuse, decoded
 from ratchet.ledger.projects import Project
+from ratchet.programs import PIPE, Process, TookTooLong, start_program
 from ratchet.projects.address import GitAddress, RemoteFailed, corner_of, over_ssh, read_address
 from ratchet.projects.secrets import GIT_TOKEN, read_secret
 from ratchet.runtime import Runtime
@@ -87,27 +87,19 @@ class GitProcesses:
         what = f"git {argv[1]}"
         watched = [sys.executable, "-I", "-S", "-c", _WATCHER, *argv]
         try:
-            process = subprocess.Popen(
-                watched,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=cwd,
-                env=dict(environment),
-                start_new_session=True,
-            )
+            process = start_program(watched, input=PIPE, cwd=cwd, environment=environment)
         except OSError as error:
             raise Missing(f"{what} cannot be started in {cwd}: {error.strerror}") from error
         try:
             output, complaint = self._read(process, what)
             code = process.wait(timeout=_LOOK_SECONDS * 40)
-        except subprocess.TimeoutExpired:
+        except TookTooLong:
             raise RemoteFailed(f"{what} closed its output and did not end") from None
         finally:
             _end(process)
-        return GitResult(code, output, complaint.decode(errors="replace"))
+        return GitResult(code, output, decoded(complaint))
 
-    def _read(self, process: subprocess.Popen[bytes], what: str) -> tuple[bytes, bytes]:
+    def _read(self, process: Process, what: str) -> tuple[bytes, bytes]:
         assert process.stdout is not None
         assert process.stderr is not None
         output, complaint = bytearray(), bytearray()
@@ -139,11 +131,11 @@ def _take(source: IO[bytes], into: bytearray) -> bool:
     return bool(read)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process) -> None:
     """End what is left of the group: helpers outlive a git that was killed."""
     assert process.stdin is not None
     process.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    with contextlib.suppress(TookTooLong):
         process.wait(timeout=2 * _GRACE_SECONDS)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -226,7 +218,7 @@ class Transfer:
         patterns = [f"refs/heads/{name}" for name in names]
         with self.claimed() as place:
             said = self._said(place, {}, "ls-remote", "--heads", "--", self.address.text, *patterns)
-        pairs = (line.split("\t", 1) for line in said.decode(errors="replace").splitlines() if "\t" in line)
+        pairs = (line.split("\t", 1) for line in decoded(said).splitlines() if "\t" in line)
         found = {
             ref.removeprefix("refs/heads/"): number for number, ref in pairs if ref.startswith("refs/heads/")
         }

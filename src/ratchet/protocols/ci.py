@@ -32,7 +32,7 @@ from ratchet.operations import described
 from ratchet.protocols.feedback import CiFailure, feedback
 from ratchet.protocols.jobs import block_run, complete_step, move_step, wake
 from ratchet.protocols.policies import apply_triggers, read_policies
-from ratchet.protocols.pull_request import forge_of
+from ratchet.protocols.stream import forge_of
 from ratchet.runtime import Runtime
 from ratchet.runtime.job import unfinished_jobs
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from ratchet.kernel import Conflict, Misuse, is_name
+from ratchet.kernel import Conflict, Misuse, is_name, shortened
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import find_protocol, highest_number
@@ -55,8 +55,7 @@ def number_of(name: str) -> int | None:
 def check_name(name: str) -> None:
     """Raise `Misuse` unless `name` is safe as a branch, a directory and a part of an address."""
     if not isinstance(name, str) or not is_name(name) or name.endswith(".lock"):
-        shown = repr(name if len(repr(name)) <= 80 else f"{name[:70]}…")
-        raise Misuse(f"a protocol cannot be called {shown}", hint=_HINT)
+        raise Misuse(f"a protocol cannot be called {shortened(repr(name), 80)}", hint=_HINT)
 
 
 def require_number(name: str) -> int:

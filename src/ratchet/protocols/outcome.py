@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,7 +17,7 @@ from typing import Any
 
 from ratchet.engines import Failure, Request, Session, SessionFailed
 from ratchet.engines.engine import Capabilities, EventKind, Readiness, Transcript
-from ratchet.kernel import Misuse, Outcome, StepStatus, Verdict
+from ratchet.kernel import Misuse, Outcome, StepStatus, Verdict, decoded, exact_bytes
 from ratchet.ledger import Transaction, change_step
 from ratchet.ledger.protocols import ProtocolStep, change_protocol_step, get_protocol_step
 from ratchet.ledger.questions import Clarification
@@ -30,7 +29,7 @@ from ratchet.protocols.feedback import feedback
 from ratchet.protocols.jobs import RESTS_ON_RECORDING, again, move_step
 from ratchet.protocols.policies import Behavior, apply_triggers, read_policies
 from ratchet.protocols.stream import Stream, pack_branch, record_branch
-from ratchet.workspaces.git import find_git
+from ratchet.workspaces.git import find_git, run_git
 
 
 class AttemptRoute(StrEnum):
@@ -360,7 +359,6 @@ def listed(paths: Mapping[str, str]) -> dict[str, Any]:
 
 REBASE = "rebase"
 _SECTION = re.compile(r"^(?=diff --git )", re.MULTILINE)
-_SECONDS = 60.0
 
 
 class RebaseEngine:
@@ -397,16 +395,8 @@ def without(patch: str, path: str) -> str:
 
 def _apply(workspace: Path, patch: str) -> str | None:
     """Apply it, all or nothing; what is wrong if it cannot be."""
-    words = [find_git(), "apply", "--whitespace=nowarn", "-"]
     # Nothing of a repository further up: this is a plain directory of files.
-    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "GIT_CEILING_DIRECTORIES": str(workspace.parent)}
-    done = subprocess.run(
-        words,
-        input=patch.encode("utf-8", "surrogateescape"),
-        cwd=workspace,
-        env={**environment, "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"},
-        capture_output=True,
-        check=False,
-        timeout=_SECONDS,
-    )
-    return None if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:2000]
+    above = str(workspace.parent)
+    words = ("apply", "--whitespace=nowarn", "-")
+    done = run_git(workspace, *words, given=exact_bytes(patch), GIT_CEILING_DIRECTORIES=above)
+    return None if done.returncode == 0 else decoded(done.stderr).strip()[:2000]

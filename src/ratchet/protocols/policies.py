@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ratchet.kernel import Misuse, StepId, StepStatus
+from ratchet.kernel import Misuse, StepId, StepStatus, shortened
 from ratchet.ledger import Transaction
 from ratchet.ledger.protocols import (
     ProtocolStep,
@@ -192,7 +192,7 @@ def _text(said: Mapping[str, Any], key: str) -> str | None:
 
 def _shown(value: Any) -> str:
     shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:80]}…"
+    return shortened(shown, 80)
 
 
 def find_agent(agent: str, steps: Sequence[ProtocolStep]) -> ProtocolStep | None:

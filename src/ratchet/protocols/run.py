@@ -42,7 +42,6 @@ from ratchet.projects.clone import opened_clone, stoppable
 from ratchet.protocols.jobs import again, block_run, complete_if_done, move_step, wake
 from ratchet.protocols.loops import decide_failed
 from ratchet.protocols.planning import PlanBlocked, PlanFailed, plan_protocol
-from ratchet.protocols.pull_request import finish_pull_request, publish
 from ratchet.protocols.qa.baseline import check_baseline
 from ratchet.protocols.spec import dependencies
 from ratchet.protocols.step import work_on
@@ -50,8 +49,10 @@ from ratchet.protocols.stream import (
     ProtocolBlocked,
     Stream,
     bring_commits,
+    finish_pull_request,
     head_of,
     pack_branch,
+    publish,
     record_branch,
     show_worktree,
 )

@@ -26,6 +26,7 @@ from ratchet.kernel import (
     StateChanged,
     StepStatus,
     Superseded,
+    decoded,
     exhausted,
     with_hint,
 )
@@ -38,11 +39,10 @@ from ratchet.loop import RECORDED, Attempted, GitTrunk, Plan, attempt
 from ratchet.projects.environments import Environment, stays_inside
 from ratchet.protocols.engine_choice import PERSON, choose, session_author
 from ratchet.protocols.outcome import LOG, REBASE, RebaseEngine, refuse, settle, without, write_outputs
-from ratchet.protocols.pull_request import publish
 from ratchet.protocols.qa import QaJudge, judge_step_commit, qa_judge
 from ratchet.protocols.qa.checks import environment_of, environments_of, red_checks
 from ratchet.protocols.spec.step_spec import prompt_version
-from ratchet.protocols.stream import ProtocolBlocked, Stream, identity_of
+from ratchet.protocols.stream import ProtocolBlocked, Stream, identity_of, publish
 from ratchet.runtime import configured_budgets
 from ratchet.runtime.attempts import ENDED
 from ratchet.workspaces import PatchRefused, Repository, Workspace, WorkspaceKind
@@ -372,11 +372,11 @@ def make_prompt(stream: Stream, step: ProtocolStep, commit: str) -> Prompt:
         found = _read(repository, commit, f"{stream.root}/{file}")
         if found:
             parts.append(_quoted(file, found))
-    parts.append(f"# Your step: {step.name}\n\n{own.decode('utf-8', 'replace')}")
+    parts.append(f"# Your step: {step.name}\n\n{decoded(own)}")
     feedback = (step.runtime_state or {}).get("feedback")
     if feedback:
         parts.append(
-            f"# What was wrong with the last attempt\n\n{feedback}\n\nMend this. Keep what was right."
+            f"# What was wrong with the last attempt\n\n{feedback}\n\nFix this. Keep what was right."
         )
     return Prompt(rules, "\n\n".join(part for part in parts if part), prompt_version(own))
 
@@ -403,7 +403,7 @@ def _quoted(name: str, text: str) -> str:
 
 def _read(repository: Repository, commit: str, path: str) -> str | None:
     found = _read_bytes(repository, commit, path)
-    return None if found is None else found.decode("utf-8", "replace")
+    return None if found is None else decoded(found)
 
 
 def _read_bytes(repository: Repository, commit: str, path: str) -> bytes | None:

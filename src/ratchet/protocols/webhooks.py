@@ -34,7 +34,7 @@ from ratchet.ledger.runs import lock_run
 from ratchet.projects.address import remote_key
 from ratchet.projects.secrets import WEBHOOK_SECRET, read_secret
 from ratchet.protocols.ci import hold, settle_commit, settle_steps
-from ratchet.protocols.pull_request import settle_pull_request
+from ratchet.protocols.stream import settle_pull_request
 from ratchet.runtime import Runtime
 from ratchet.runtime.runs import lock_jobs
 

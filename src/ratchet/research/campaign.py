@@ -18,11 +18,11 @@ from ratchet.engines import Engine
 from ratchet.engines.preflight import require_ready
 from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.tool_server import Way
+from ratchet.files import sync_file_system
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Misuse, NotFound, RatchetError, RunId
 from ratchet.ledger import Ledger, Run, Transaction
 from ratchet.ledger.artifacts import first_named
-from ratchet.ledger.files import sync_file_system
 from ratchet.ledger.research import Standing, add_active, get_standing
 from ratchet.placement import placement_for
 from ratchet.research.adapter import Specialist, TaskAdapter
@@ -479,7 +479,7 @@ def open_specialist(
 async def _ready(engine: Engine, run: Run) -> Engine:
     if engine.name == REPLAY and not run.simulated:
         raise Misuse(
-            "a recording proposes nothing new, so it cannot carry a run that is no simulation",
+            "a recording proposes nothing new, so it cannot be the engine of a run that is no simulation",
             hint="start the run with --simulated",
         )
     await require_ready(engine)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import Misuse, exp_id
+from ratchet.kernel import Misuse, decoded, exp_id
 from ratchet.ledger.trial_pages import TrialOrigin
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, read_recipe
@@ -124,7 +124,7 @@ class Novelty:
             outline = self._outline(path, content)
             whole.update(f"{path}\0{outline.code}\0".encode())
             size, branches = size + outline.nodes, branches + outline.branches
-        texts = {path: content.decode(errors="replace") for path, content in files.items()}
+        texts = {path: decoded(content) for path, content in files.items()}
         return Fingerprint(whole.hexdigest()[:32], (size, branches), texts)
 
     def _outline(self, path: str, content: bytes) -> Outline:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ratchet.engines.transcript import account_of, write_now
 from ratchet.judges import Candidate, Judged, Report
 from ratchet.judges.judge import ruled
-from ratchet.kernel import Outcome, StateChanged, TrialStatus, Usage
+from ratchet.kernel import Outcome, StateChanged, TrialStatus, Usage, exact_bytes
 from ratchet.ledger import Spender, Transaction
 from ratchet.ledger.trial_pages import TrialOrigin
 from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial, try_again
@@ -48,7 +48,7 @@ def proof_of(campaign: Campaign, trial: Trial, ruling: _Ruling) -> Proof:
     """Both, as they are stored."""
     decided, champion, so_far, diff = ruling
     task, attempt_id = campaign.task, trial.attempt_id
-    change = Report(f"{trial.exp_id}.diff", diff.encode(errors="surrogateescape"), "text/x-diff")
+    change = Report(f"{trial.exp_id}.diff", exact_bytes(diff), "text/x-diff")
     with campaign.job.ledger.read() as tx:
         usage, now = Usage() if attempt_id is None else total(tx, "attempt", attempt_id), tx.now
     proof = certificate(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.locks import take_lock, try_lock
+from ratchet.files import take_lock, try_lock
 
 _DIRECTORY = "servers"
 

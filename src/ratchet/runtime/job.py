@@ -221,16 +221,7 @@ def _job(row: sa.RowMapping) -> Job:
     return Job(**{**row, "status": JobStatus(row["status"])})
 
 
-# Built once: they run for every job, and building a statement takes longer than running it.
-_LEASED = (
-    sa.select(jobs.c.id)
-    .where(
-        jobs.c.id == sa.bindparam("job_id"),
-        jobs.c.delivery == sa.bindparam("delivery"),
-        jobs.c.status == str(JobStatus.STARTED),
-    )
-    .with_for_update()
-)
+# Built once: it runs for every job, and building a statement takes longer than running it.
 _CHANGE = sa.update(jobs).where(
     jobs.c.id == sa.bindparam("which"),
     jobs.c.delivery == sa.bindparam("held"),
@@ -238,18 +229,13 @@ _CHANGE = sa.update(jobs).where(
 )
 
 
-def check_lease(tx: Transaction, job: Job) -> None:
-    """Raise `Superseded` unless this delivery of a started job is still the one that counts."""
-    if tx.connection.execute(_LEASED, {"job_id": job.id, "delivery": job.delivery}).first() is None:
-        raise _superseded(job)
-
-
 def end_lease(tx: Transaction, job: Job, values: dict[str, Any]) -> None:
     """Change a started job to what becomes of it. Raises `Superseded` when it is somebody else's by now."""
     changed = tx.connection.execute(_CHANGE, {"which": job.id, "held": job.delivery, **values})
     if changed.rowcount != 1:
-        raise _superseded(job)
+        raise superseded(job)
 
 
-def _superseded(job: Job) -> Superseded:
+def superseded(job: Job) -> Superseded:
+    """Why a delivery may do nothing more."""
     return Superseded(f"job {job.id} was taken over by another worker or has ended")

@@ -14,11 +14,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 
 from ratchet.kernel import LedgerUnavailable, Limits, Misuse, Superseded
 from ratchet.ledger import Ledger
-from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, RetryPolicy, check_lease
+from ratchet.ledger.tables import jobs
+from ratchet.runtime.job import DEFAULT_PRIORITY, DEFAULT_QUEUE, JobStatus, RetryPolicy, superseded
 from ratchet.runtime.jobs import Jobs, configured_rules
 
 if TYPE_CHECKING:
@@ -159,6 +161,16 @@ class GroupCommit:
 
 # How long an answer about the others counts: it costs a look at the ledger.
 _GLANCE_SECONDS = 1.0
+# Built once: it runs for every write of a job, and building a statement takes longer than running it.
+_LEASED = (
+    sa.select(jobs.c.id)
+    .where(
+        jobs.c.id == sa.bindparam("job_id"),
+        jobs.c.delivery == sa.bindparam("delivery"),
+        jobs.c.status == str(JobStatus.STARTED),
+    )
+    .with_for_update()
+)
 
 
 class GaveWay(Exception):
@@ -228,7 +240,9 @@ class JobContext:
             raise Superseded(f"job {self.job.id} was stopped")
         request = self.job.request_id
         with self.ledger.write(actor=self.process_id, request_id=request) as tx:
-            check_lease(tx, self.job)
+            held = {"job_id": self.job.id, "delivery": self.job.delivery}
+            if tx.connection.execute(_LEASED, held).first() is None:
+                raise superseded(self.job)
             yield tx
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded, last_line
 from ratchet.sandbox.inside import rlimits
 from ratchet.sandbox.inside.node import Work
 from ratchet.sandbox.inside.nodes import ORDER
@@ -368,8 +368,7 @@ def _checked(end: Finished, bounds: Bounds) -> Finished:
         except (ValueError, RecursionError) as error:
             return replace(end, problem=f"ended without a JSON result: {error}")
     elif end.exit_code == 1:
-        lines = end.stderr.decode(errors="replace").strip().splitlines()
-        return replace(end, problem=lines[-1][:500] if lines else "failed without a word")
+        return replace(end, problem=last_line(decoded(end.stderr))[:500] or "failed without a word")
     return end
 
 

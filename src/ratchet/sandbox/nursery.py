@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ratchet.kernel import decoded
 from ratchet.sandbox.inside import rlimits
 from ratchet.sandbox.inside.warm import COMMAND, NODES
 from ratchet.sandbox.policy import Broken, Stopped, Warm, package_directories, python_directories, scope
@@ -443,7 +444,7 @@ class Parent:
         # The first try may only be told that the other end is gone, with the words still waiting behind that.
         for _ in range(2):
             with contextlib.suppress(OSError):
-                self._words += self._orders.recv(4096).decode(errors="replace")
+                self._words += decoded(self._orders.recv(4096))
         return self._words
 
     def close(self) -> None:

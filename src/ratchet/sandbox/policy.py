@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import subprocess
 import sys
 import sysconfig
 import threading
@@ -17,7 +16,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import Missing, Misuse, RatchetError
+from ratchet.kernel import Missing, Misuse, RatchetError, decoded, last_line
+from ratchet.programs import TookTooLong, run_program
 from ratchet.sandbox.inside import cgroup, names
 from ratchet.sandbox.inside.spec import CommandSpec, most_tasks
 from ratchet.sandbox.inside.view import PROGRAMS, FileView
@@ -98,11 +98,11 @@ def _granted() -> Layers:
         return Layers(tuple(LayerTrial(layer, False, f"{sys.platform} does not have it") for layer in Layer))
     command = [sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parent)]
     try:
-        told = subprocess.run(
-            command, capture_output=True, check=True, timeout=_TRIAL_SECONDS, env=_bus(), cwd="/"
-        )
-        found: dict[str, tuple[bool, str]] = json.loads(told.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        tried = run_program(command, seconds=_TRIAL_SECONDS, environment=_bus(), cwd="/")
+        if tried.returncode:
+            raise ValueError(last_line(decoded(tried.stderr)) or f"it ended with {tried.returncode}")
+        found: dict[str, tuple[bool, str]] = json.loads(tried.stdout)
+    except (OSError, ValueError, TookTooLong) as error:
         return Layers(tuple(LayerTrial(layer, False, f"could not be tried: {error}") for layer in Layer))
     return Layers(tuple(LayerTrial(name, works, said) for name, (works, said) in found.items()))
 

@@ -12,6 +12,7 @@ from fastapi import Depends, Path, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ratchet.engines.registry import names_recording
+from ratchet.kernel import sendable
 from ratchet.operations import Listing, NameWindow, OrderWindow, Window
 
 # The largest number that both databases can hold.
@@ -56,7 +57,7 @@ def _moment(value: Any) -> Any:
 def _sendable(value: Any, depth: int = _DEPTH) -> Any:
     """A stored JSON value that can be sent: without lone surrogates, and what lies very deep as text."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return sendable(value)
     if not isinstance(value, dict | list):
         return value
     if depth == 0:

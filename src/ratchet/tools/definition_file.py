@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, shortened
 
 MOST_BYTES = 1024 * 1024
 MOST_VALUES = 50_000
@@ -131,7 +131,7 @@ def _plain_text(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shortened(text, 60)
 
 
 def read_bytes(path: Path, within: Path, *, most: int = MOST_BYTES) -> bytes:

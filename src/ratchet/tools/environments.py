@@ -19,8 +19,9 @@ from packaging.utils import canonicalize_name
 from ratchet.config.workflow_settings import Tools
 from ratchet.environments import Busy, find_or_make, named_files, own_pip, source_variables
 from ratchet.extras import find_uv
+from ratchet.files import discard
+from ratchet.kernel import decoded
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, IsolationRefused, Policy, Stopped, run
-from ratchet.sandbox.leftovers import discard
 from ratchet.tools.call import ToolCallFailed
 
 _LINES = 8
@@ -134,7 +135,7 @@ def _environment(ours: Mapping[str, str], scratch: Path) -> dict[str, str]:
 
 
 def _failed(requirements: Sequence[str], finished: Finished, seconds: float) -> ToolCallFailed:
-    said = (finished.stdout + finished.stderr).decode(errors="replace")
+    said = decoded(finished.stdout + finished.stderr)
     lines = [line for line in said.splitlines() if line.strip()][-_LINES:]
     late = finished.stopped is Stopped.WALL
     why = f"it took longer than {seconds:g} s" if late else finished.problem or "it failed"

@@ -7,7 +7,6 @@ and on stdin: as JSON, or as they are if a single `prompt` is all there is.
 from __future__ import annotations
 
 import ast
-import codecs
 import contextlib
 import functools
 import hashlib
@@ -24,7 +23,7 @@ from typing import Any
 
 from ratchet.flowkit.errors import StepFailed
 from ratchet.flowkit.templates import fill
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded, text_decoder
 from ratchet.observe.logs import logger
 from ratchet.sandbox import (
     Bounds,
@@ -129,7 +128,7 @@ def listener_to(occasion: Occasion) -> Callable[[bytes], None] | None:
     """What takes the pieces of stderr as they come; `None` if nothing listens."""
     if occasion.listen is no_listener:
         return None
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder = text_decoder()
 
     return lambda piece: report_output(occasion, "stderr", decoder.decode(piece))
 
@@ -140,7 +139,7 @@ def line_listener(
     """What takes the pieces of the answer as they come; `None` if nothing takes lines."""
     if occasion.give_line is None:
         return None
-    decoder, reader = codecs.getincrementaldecoder("utf-8")("replace"), LineReader(occasion.give_line, read)
+    decoder, reader = text_decoder(), LineReader(occasion.give_line, read)
 
     return lambda piece: reader(decoder.decode(piece))
 
@@ -155,7 +154,7 @@ def use_of(finished: Finished) -> ToolUse:
 
 
 def said_by(finished: Finished) -> str:
-    return finished.stderr[-_SAID:].decode(errors="replace")
+    return decoded(finished.stderr[-_SAID:])
 
 
 def failure_of(tool: Tool, finished: Finished, bounds: Bounds) -> ToolCallFailed:
@@ -441,7 +440,7 @@ def _stdin(values: Mapping[str, Any]) -> bytes:
 
 
 def _result(argv: list[str], finished: Finished) -> dict[str, Any]:
-    stdout, stderr = (each.decode(errors="replace") for each in (finished.stdout, finished.stderr))
+    stdout, stderr = (decoded(each) for each in (finished.stdout, finished.stderr))
     return _process_result(finished.ok, use_of(finished).exit_code, stdout, stderr, shlex.join(argv))
 
 
@@ -459,7 +458,7 @@ def _process_result(
 
 def _answer(tool: Tool, finished: Finished) -> Any:
     try:
-        return last_document(finished.stdout.decode(errors="replace"))
+        return last_document(decoded(finished.stdout))
     except ValueError as error:
         raise ToolCallFailed(
             f"tool {tool.id} has an output schema, but {error}",

@@ -23,6 +23,7 @@ import httpx2
 
 from ratchet.config.workflow_settings import Tools
 from ratchet.engines.endpoint import HiddenKeys
+from ratchet.kernel import decoded
 from ratchet.tools.call import Occasion, ToolCallFailed, ToolResult, ToolUse, variable
 from ratchet.tools.definition import OpenApiBody, Tool
 from ratchet.tools.definition_file import loaded_yaml
@@ -240,14 +241,14 @@ async def _fetched_spec(tool: Tool, url: str, http: httpx2.AsyncClient) -> Mappi
         )
     request = await _pinned(http, "GET", httpx2.URL(url), {"accept": "*/*"}, None, named=True)
     status, content, _ = await _answer(http, request, _SPEC_BYTES)
-    spec = loaded_yaml(content.decode(errors="replace")) if status == 200 else None
+    spec = loaded_yaml(decoded(content)) if status == 200 else None
     if not isinstance(spec, dict):
         raise ToolCallFailed(f"there is no description at {url} (HTTP {status})")
     return spec
 
 
 def _refused(tool: Tool, status: int, content: bytes, secrets: HiddenKeys, use: ToolUse) -> ToolCallFailed:
-    said = secrets.hide(content[:_SHOWN].decode(errors="replace"))
+    said = secrets.hide(decoded(content[:_SHOWN]))
     if 300 <= status < 400:
         return ToolCallFailed(
             f"tool {tool.id}: the service redirects elsewhere (HTTP {status}), which is not followed",
@@ -265,7 +266,7 @@ def _refused(tool: Tool, status: int, content: bytes, secrets: HiddenKeys, use: 
 
 
 def _value(content: bytes, kind: str) -> Any:
-    text = content.decode(errors="replace")
+    text = decoded(content)
     if not text.strip():
         return None
     try:

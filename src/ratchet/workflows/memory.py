@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ratchet.flowkit.execution import Executed
 from ratchet.flowkit.spec import WorkflowSpec
+from ratchet.kernel import shortened
 from ratchet.ledger import Run
 from ratchet.ledger.workflows import get_workflow, remove_workflow
 from ratchet.memory import Memory, MemoryEntry, MemoryFault, open_memory
@@ -398,7 +399,7 @@ def _lesson(entry: MemoryEntry, likeness: float) -> WorkflowLesson:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shortened(text, _LONGEST)
 
 
 def remember_failed_run(runtime: Runtime, run: Run, spec: WorkflowSpec, done: Executed) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ratchet.extras import missing
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded, exact_bytes
 from ratchet.workflows.triggers import Message, Since, Trigger, TriggerKind, variable
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class FileSource:
 
 def _file_id(path: str, seen: os.stat_result) -> str:
     told = f"{path}\0{seen.st_ino}\0{seen.st_mtime_ns}\0{seen.st_size}"
-    return f"file:{hashlib.sha256(told.encode(errors='surrogateescape')).hexdigest()}"
+    return f"file:{hashlib.sha256(exact_bytes(told)).hexdigest()}"
 
 
 def _about(path: str, seen: os.stat_result) -> Mapping[str, Any]:
-    readable = path.encode(errors="surrogateescape").decode(errors="replace")
+    readable = decoded(exact_bytes(path))
     return {"file": readable, "path": readable, "name": os.path.basename(readable), "size": seen.st_size}  # noqa: PTH119
 
 
@@ -156,7 +156,7 @@ def _flat(found: Any) -> Sequence[Any]:
 
 
 def _texts(fields: Mapping[bytes, bytes]) -> Mapping[str, str]:
-    return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in fields.items()}
+    return {decoded(key): decoded(value) for key, value in fields.items()}
 
 
 class AmqpSource:

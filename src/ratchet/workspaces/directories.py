@@ -20,9 +20,8 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Self
 
-from ratchet.kernel import Misuse
-from ratchet.locks import lock_of
-from ratchet.sandbox.leftovers import remove_at
+from ratchet.files import lock_of, remove_at
+from ratchet.kernel import Misuse, exact_text
 from ratchet.workspaces.errors import RepositoryUnwritable, WorkspaceError
 
 
@@ -71,7 +70,7 @@ def unmount(at: Path) -> None:
 def unmount_below(directory: Path) -> None:
     """End every mount below a directory."""
     try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+        lines = exact_text(Path("/proc/self/mountinfo").read_bytes()).splitlines()
     except FileNotFoundError:
         return
     points = [_plain(line.split(" ")[4]) for line in lines]

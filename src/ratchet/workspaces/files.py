@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ratchet.sandbox.leftovers import remove_at
+from ratchet.files import remove_at
 from ratchet.workspaces.errors import TooLarge, UnsafePath
 from ratchet.workspaces.git import Conversation, Git
 from ratchet.workspaces.objects import ObjectBatch, Objects

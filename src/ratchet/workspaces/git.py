@@ -13,7 +13,6 @@ import os
 import re
 import select
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from ratchet.files import NewFile, sync
 from ratchet.kernel import (
     Conflict,
     Missing,
@@ -30,9 +30,10 @@ from ratchet.kernel import (
     NotFound,
     RatchetError,
     StateChanged,
+    decoded,
     exhaustion_in,
 )
-from ratchet.ledger.files import NewFile, sync
+from ratchet.programs import PIPE, Ended, Process, TookTooLong, run_program, start_program
 from ratchet.workspaces.errors import (
     GitFailed,
     NotARepository,
@@ -121,19 +122,16 @@ class Git:
 
     def _finished(
         self, words: tuple[str, ...], input: bytes, cwd: Path | None, environment: dict[str, str]
-    ) -> subprocess.CompletedProcess[bytes]:
+    ) -> Ended:
         try:
-            return subprocess.run(
+            return run_program(
                 [self.program, *words],
-                input=input,
-                capture_output=True,
-                check=False,
+                input,
                 cwd=cwd or self.directory,
-                env=self.environment(**environment),
-                timeout=_SECONDS,
-                start_new_session=True,
+                environment=self.environment(**environment),
+                seconds=_SECONDS,
             )
-        except subprocess.TimeoutExpired:
+        except TookTooLong:
             raise GitFailed(f"git {words[0]} did not end within {_SECONDS:g} s in {self.directory}") from None
         except OSError as error:
             raise not_runnable(self, error) from error
@@ -156,13 +154,27 @@ def find_git(path: str | None = None) -> str:
 @functools.cache
 def _version(program: str, _mtime: int) -> tuple[int, ...]:
     try:
-        said = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, check=False, env=_ENVIRONMENT, timeout=10
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
+        said = run_program([program, "--version"], environment=_ENVIRONMENT, seconds=10).stdout
+    except (OSError, TookTooLong) as error:
         raise Missing(f"git at {program} cannot be run: {error}", hint="reinstall git") from error
-    found = re.search(r"(\d+)\.(\d+)", said)
+    found = re.search(rb"(\d+)\.(\d+)", said)
     return (int(found[1]), int(found[2])) if found else ()
+
+
+_PLAIN = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LC_ALL": "C",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def run_git(directory: Path, *words: str, given: bytes = b"", **environment: str) -> Ended:
+    """Git in a directory, with nothing that this user or this machine has configured. Raises `OSError`, and
+    `TookTooLong`."""
+    command = [find_git(), "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", *words]
+    return run_program(command, given, cwd=directory, environment=_PLAIN | environment, seconds=_SECONDS)
 
 
 def not_runnable(git: Git, error: OSError) -> RatchetError:
@@ -197,7 +209,7 @@ _CORRUPT = (
 
 def failure(stderr: bytes, directory: Path, command: str) -> RatchetError:
     """The typed error that a message of git stands for. Its cause is what the machine ran out of, if it did."""
-    said = stderr.decode(errors="replace").strip()
+    said = decoded(stderr).strip()
     error = _failure(said, directory, command)
     error.__cause__ = exhaustion_in(said)
     return error
@@ -251,7 +263,7 @@ class Conversation:
         self._cwd = cwd or git.directory
         self._seconds = seconds
         self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._errors: IO[bytes] | None = None
         self._end: weakref.finalize[..., Conversation] | None = None
         self._pid = 0
@@ -305,7 +317,7 @@ class Conversation:
     def complaint(self) -> bytes:
         """What the process has said on its standard error so far; waits for the end of one that is ending."""
         if self._process is not None and self._errors is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with contextlib.suppress(TookTooLong):
                 self._process.wait(0.2)
             self._errors.seek(0)
             return self._errors.read()
@@ -316,21 +328,19 @@ class Conversation:
         if self._end is not None:
             self._end()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         if self._process is not None and self._pid != os.getpid():
             self.stop()  # forked: the process belongs to the parent
         if self._process is None:
             self._errors = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115 - lives as long as the process
             try:
-                self._process = subprocess.Popen(
+                self._process = start_program(
                     [self._git.program, *self._words],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=self._errors,
-                    bufsize=0,
+                    input=PIPE,
+                    complaints=self._errors,
+                    buffer_bytes=0,
                     cwd=self._cwd,
-                    env=self._git.environment(**self._environment),
-                    start_new_session=True,
+                    environment=self._git.environment(**self._environment),
                 )
             except OSError as error:
                 self._errors.close()
@@ -362,7 +372,7 @@ class Conversation:
         return data
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes], pid: int) -> None:
+def _end(process: Process, errors: IO[bytes], pid: int) -> None:
     """End the process, unless it belongs to a parent that forked, and close our ends of its pipes."""
     if pid == os.getpid():
         process.kill()
@@ -396,7 +406,7 @@ class Refs:
         """The hash a ref holds, or `None`."""
         check_name(name)
         try:
-            content = (self._git.directory / name).read_text(errors="replace").strip()
+            content = decoded((self._git.directory / name).read_bytes()).strip()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             content = "packed"
         if _HASH.fullmatch(content):
@@ -436,9 +446,7 @@ class Refs:
 
     def listed(self, prefixes: Sequence[str]) -> dict[str, str]:
         """Every ref below the prefixes with its hash."""
-        said = self._git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes).decode(
-            errors="replace"
-        )
+        said = decoded(self._git.run("for-each-ref", "--format=%(objectname) %(refname)", *prefixes))
         pairs = (line.split(" ", 1) for line in said.splitlines())
         return {name: number for number, name in pairs}
 
@@ -460,7 +468,7 @@ class Refs:
         own = [] if bare else [self._git.directory / "HEAD"]
         for head in (*own, *(self._git.directory / "worktrees").glob("*/HEAD")):
             try:
-                if head.read_text(errors="replace").strip() == wanted:
+                if decoded(head.read_bytes()).strip() == wanted:
                     return head.parent
             except OSError:  # a worktree that is just being made or removed
                 continue

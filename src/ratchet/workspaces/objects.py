@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from ratchet.kernel import Misuse, NotFound
-from ratchet.ledger.files import name_files, write_new
+from ratchet.files import name_files, write_new
+from ratchet.kernel import Misuse, NotFound, decoded, exact_bytes
 from ratchet.workspaces.errors import RepositoryUnwritable, TooLarge
 from ratchet.workspaces.git import Conversation, Git, damaged
 from ratchet.workspaces.trees import (
@@ -260,7 +260,7 @@ class Objects:
         if cached is not None and cached.startswith(b"tree "):
             return revision, cached
         with self._reader.turn():
-            self._reader.say(f"{revision}^{{commit}}\n".encode(errors="surrogateescape"))
+            self._reader.say(exact_bytes(f"{revision}^{{commit}}\n"))
             header = self._reader.line().split(b" ")
             if len(header) != 3 or header[1] != b"commit" or not header[2].isdigit():
                 return None
@@ -277,7 +277,7 @@ class Objects:
         named = revision
         if not _HASH.fullmatch(revision) and not revision.startswith("-"):
             said = self._git.run("rev-parse", "--verify", "--quiet", revision, fine=(0, 1, 128))
-            named = said.decode(errors="replace").strip()
+            named = decoded(said).strip()
         # A full hash that nothing knows of is no damage; one that a ref or a file stands for is.
         expected = _HASH.fullmatch(named) and (named != revision or self._is_stored(named))
         if expected and not self._git.run("cat-file", "-t", named, fine=(0, 1, 128)):
@@ -336,7 +336,7 @@ class Objects:
         with self._reader.turn():
             self._reader.say("".join(f"{number}\n" for number in numbers).encode())
             for number in numbers:
-                header = self._reader.line().decode(errors="replace").split(" ")
+                header = decoded(self._reader.line()).split(" ")
                 if len(header) != 3 or header[1] != kind:
                     raise self._unreadable(number, kind, header)
                 size = int(header[2])
@@ -355,7 +355,7 @@ class Objects:
     def _unreadable(self, number: str, kind: str, header: Sequence[str]) -> Exception:
         if header[-1] != "missing":
             return damaged(self._git.directory, f"{number} should be a {kind}")
-        said = self._reader.complaint().decode(errors="replace").partition("\n")[0]
+        said = decoded(self._reader.complaint()).partition("\n")[0]
         return damaged(self._git.directory, f"the {kind} {number} is missing or unreadable {said}".strip())
 
     def _is_stored(self, number: str) -> bool:

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.locks import lock_of
-from ratchet.sandbox.leftovers import empty
+from ratchet.files import empty, lock_of
 from ratchet.workspaces.directories import mount_overlay, remove_tree, unmount
 from ratchet.workspaces.errors import RepositoryError, WorkspaceError
 from ratchet.workspaces.files import DirectorySnapshot, Filler, WrittenFiles

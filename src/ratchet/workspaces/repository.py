@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
-from ratchet.ledger.files import NewFile, sync_file_system
+from ratchet.files import NewFile, sync_file_system
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, decoded, exact_text, is_name
 from ratchet.observe.logs import logger
 from ratchet.workspaces.directories import Claim, remove_tree
 from ratchet.workspaces.errors import (
@@ -93,7 +93,7 @@ def find_repository(path: Path, program: str) -> FoundRepository:
     except RepositoryCorrupt as error:
         # Git says "not a repository" where HEAD, refs or objects are there and one of them cannot be read.
         raise damaged(path, "its HEAD, refs, objects or config cannot be read") from error
-    bare, shallow, algorithm, common, objects = said.decode(errors="surrogateescape").splitlines()
+    bare, shallow, algorithm, common, objects = exact_text(said).splitlines()
     return FoundRepository(
         git=Git(program, (directory / common).resolve()),
         own=git,
@@ -110,7 +110,7 @@ def _git_directory(path: Path) -> Path:
         if inner.is_dir():
             return inner
         if inner.is_file():
-            word, _, target = inner.read_text(errors="replace").strip().partition(": ")
+            word, _, target = decoded(inner.read_bytes()).strip().partition(": ")
             if word != "gitdir" or not (path / target).is_dir():
                 raise damaged(path, f"{inner} does not lead to a git directory")
             return (path / target).resolve()
@@ -195,7 +195,7 @@ def _split(said: bytes) -> list[str]:
 
 
 def _text(path: bytes) -> str:
-    return path.decode(errors="surrogateescape")
+    return exact_text(path)
 
 
 _AT_ONCE = ("-c", "core.fsync=loose-object", "-c", "core.fsyncMethod=batch")

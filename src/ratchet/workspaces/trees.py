@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded, exact_text
 from ratchet.workspaces.errors import UnsafePath
 
 
@@ -136,13 +136,13 @@ def parse_tree(content: bytes, hash_bytes: int) -> dict[str, TreeEntry]:
         end = content.find(b"\0", space)
         if space < 0 or end < 0 or end + 1 + hash_bytes > len(content):
             raise UnsafePath("", "is not a well-formed tree", hint="look with `git fsck`")
-        name = content[space + 1 : end].decode(errors="surrogateescape")
+        name = exact_text(content[space + 1 : end])
         reason = unsafe_name(name) if name.isascii() or _is_text(name) else "has a name that is not UTF-8"
         if reason is None and name in entries:
             reason = "is in its directory twice"
         mode = int(content[at:space], 8) if content[at:space].isdigit() else 0
         if reason is None and mode not in _MODES:
-            reason = f"has the unknown mode {content[at:space].decode(errors='replace')}"
+            reason = f"has the unknown mode {decoded(content[at:space])}"
         if reason is not None:
             raise UnsafePath(name, reason, hint="this commit must not be checked out; look with `git fsck`")
         at = end + 1 + hash_bytes
@@ -272,7 +272,7 @@ def tree_of(content: bytes) -> str:
 def parse_commit(number: str, content: bytes) -> LogEntry:
     head, _, message = content.partition(b"\n\n")
     fields: dict[str, list[str]] = {}
-    for line in head.decode(errors="replace").splitlines():
+    for line in decoded(head).splitlines():
         name, _, value = line.partition(" ")
         fields.setdefault(name, []).append(value)
     author, _, when = fields.get("author", [""])[0].rpartition("> ")
@@ -283,7 +283,7 @@ def parse_commit(number: str, content: bytes) -> LogEntry:
         parents=tuple(fields.get("parent", [])),
         author=author + ">" if author else "",
         at=int(at) if at.lstrip("-").isdigit() else 0,
-        message=message.decode(errors="replace"),
+        message=decoded(message),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from ratchet.kernel import decoded, exact_bytes, exact_text
 from ratchet.workspaces.directories import Claim
 from ratchet.workspaces.errors import (
     GitFailed,
@@ -149,7 +150,7 @@ def _check_modules(git: Git, path: str, content: bytes) -> None:
         listed = git.run("config", "--file", "-", "--null", "--list", input=content)
     except (GitFailed, RepositoryCorrupt):  # git does not understand it, and then does not act on it
         return
-    for line in listed.decode(errors="replace").split("\0"):
+    for line in decoded(listed).split("\0"):
         key, _, value = line.partition("\n")
         section, _, rest = key.partition(".")
         name, _, key = rest.rpartition(".")
@@ -453,7 +454,7 @@ class Workspace:
                     "--cached",
                     "--whitespace=nowarn",
                     "-",
-                    input=patch.encode(errors="surrogateescape"),
+                    input=exact_bytes(patch),
                     GIT_INDEX_FILE=str(index),
                 )
             except GitFailed as error:
@@ -470,7 +471,7 @@ def diff_trees(git: Git, before: str, after: str) -> str:
     """A patch between two trees or commits, without external programs and with full hashes."""
     style = ("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
     said = git.run("diff-tree", "-r", "-p", *style, before, after)
-    return said.decode(errors="surrogateescape")
+    return exact_text(said)
 
 
 def count_lines(git: Git, before: str, after: str) -> dict[str, tuple[int, int] | None]:
@@ -479,7 +480,7 @@ def count_lines(git: Git, before: str, after: str) -> dict[str, tuple[int, int] 
         "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", before, after
     )
     counts: dict[str, tuple[int, int] | None] = {}
-    for line in said.decode(errors="surrogateescape").split("\0")[:-1]:
+    for line in exact_text(said).split("\0")[:-1]:
         added, removed, path = line.split("\t", 2)
         counts[path] = None if added == "-" else (int(added), int(removed))
     return counts

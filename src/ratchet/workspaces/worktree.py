@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratchet.sandbox.leftovers import empty
+from ratchet.files import empty
+from ratchet.kernel import decoded
 from ratchet.workspaces.directories import dead_claims, remove_tree, unmount_below
 from ratchet.workspaces.errors import RefsMoved, UnsafePath
 from ratchet.workspaces.files import DirectorySnapshot, Filler, WrittenFiles
@@ -260,7 +261,7 @@ class WorktreeCheckout:
     def _head(self) -> str | None:
         """Where the session's HEAD is; `None` when that cannot be told."""
         try:
-            content = (self._administration.directory / "HEAD").read_text(errors="replace").strip()
+            content = decoded((self._administration.directory / "HEAD").read_bytes()).strip()
         except OSError:
             return None
         if content.startswith("ref: refs/"):

@@ -32,6 +32,7 @@ from ratchet.agents.servers.server import leased_port
 from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport, strict_json
+from ratchet.kernel import shortened
 from ratchet.sandbox import Policy, command_layers
 
 MAX_CALLS = 50
@@ -79,7 +80,7 @@ def read_calls(content: bytes) -> tuple[CanaryCall, ...]:
 def shown(value: Any) -> str:
     """A JSON value as a reason shows it."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened(text, _SHOWN)
 
 
 def _read_call(found: Any, label: str) -> CanaryCall:

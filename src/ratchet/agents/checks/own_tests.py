@@ -45,7 +45,7 @@ from ratchet.judges.scratch import (
     last_words,
     run_confined,
 )
-from ratchet.kernel import Outcome, RatchetError
+from ratchet.kernel import Outcome, RatchetError, decoded
 from ratchet.sandbox import Bounds, Finished, Policy
 
 _PROGRAM = Path(__file__).resolve().with_name("_test_program.py")
@@ -181,7 +181,7 @@ def _problem(finished: Finished, counts: TestCounts, tests: Sequence[str]) -> st
 
 def _summary(finished: Finished) -> str:
     """The lines with which pytest says what was wrong, and where."""
-    lines = finished.stderr[-_TAIL:].decode("utf-8", "replace").splitlines()
+    lines = decoded(finished.stderr[-_TAIL:]).splitlines()
     named = [line[:_SHOWN_LINE] for line in lines if line.startswith(_SUMMARY)] or [last_words(finished)]
     return "".join(f"\n{line}" for line in named[-_SHOWN_LINES:])
 

@@ -63,7 +63,7 @@ from ratchet.config.workflow_settings import Agents
 from ratchet.judges.judge import Candidate, Deadline, Judged, OutOfTime, ruled
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.judges.scratch import copied, described, in_thread, scratch
-from ratchet.kernel import Outcome, fingerprint
+from ratchet.kernel import Outcome, fingerprint, shortened
 from ratchet.kernel.semver import Bump, is_semver
 from ratchet.ledger.agents import AgentVersion
 from ratchet.observe.logs import logger
@@ -416,4 +416,4 @@ def _plain(text: str) -> str:
     kept = "".join(
         each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text
     )
-    return kept if len(kept) <= _LONGEST else f"{kept[:_LONGEST]}…"
+    return shortened(kept, _LONGEST)

@@ -20,6 +20,7 @@ from ratchet.agents.contract import LOGS, SHARED, UNTRACKED, Role
 from ratchet.agents.servers.egress import Allowed, Egress, no_one
 from ratchet.agents.servers.environment import kit_only, packages_of, server_start
 from ratchet.config.workflow_settings import Agents
+from ratchet.kernel import decoded
 from ratchet.sandbox import Bounds, Broken, CannotStart, Finished, Policy, Running, Stopped, start
 
 MOST_BYTES = 1024 * 1024
@@ -51,7 +52,7 @@ class Printed:
 
     @property
     def tail(self) -> str:
-        return self._tail.decode("utf-8", "replace")
+        return decoded(self._tail)
 
     def take(self, piece: bytes) -> None:
         piece = self._masked(self._held + piece) if self._secrets else piece

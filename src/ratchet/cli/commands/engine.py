@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,6 +24,7 @@ from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import EngineContext, engine_names, look_at, open_engine
 from ratchet.engines.replay import Recording
 from ratchet.kernel import Missing, Misuse, RatchetError
+from ratchet.programs import run_in_terminal
 
 _MISSING = 3
 _LOGINS = {"codex": ("login",), "claude": ("auth", "login")}
@@ -120,7 +120,7 @@ def login(session: CliSession, name: str) -> int:
         path = asyncio.run(_program(name, around))
     except Fault as fault:
         raise Missing(str(fault), hint=fault.hint) from None
-    return subprocess.run([path, *_LOGINS[name]], check=False).returncode
+    return run_in_terminal([path, *_LOGINS[name]])
 
 
 async def _program(name: str, around: EngineContext) -> Path:

@@ -14,7 +14,7 @@ from ratchet.cli.output import print_document, print_foreign, show_list, show_on
 from ratchet.cli.params import COUNT, protocol_argument, step_argument, within_option
 from ratchet.cli.protocol_work import foreground_command
 from ratchet.cli.words import age, compact, span
-from ratchet.kernel import NotFound
+from ratchet.kernel import NotFound, decoded
 from ratchet.ledger.artifacts import of_attempt
 from ratchet.ledger.protocols import ProtocolStep
 from ratchet.ledger.runs import list_attempts
@@ -164,7 +164,7 @@ def _print_file(session: CliSession, ledger: Ledger, step: ProtocolStep, attempt
         found = [each for each in of_attempt(tx, attempt.id) if each.name == _FILES[part]]
     if not found:
         raise NotFound(f"{part} of attempt {attempt.number} of {step.name}", "yet")
-    text = ledger.artifacts.read(found[-1].sha256).decode("utf-8", "replace")
+    text = decoded(ledger.artifacts.read(found[-1].sha256))
     if session.json:
         print_document({"step": step.name, "attempt": attempt.number, part: text})
     else:

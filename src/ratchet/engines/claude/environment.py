@@ -22,7 +22,7 @@ from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
 from ratchet.engines.registry import agent_model, claude_login
 from ratchet.engines.session_home import ForeignFile, KeptSessions
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded
 
 if TYPE_CHECKING:
     from ratchet.engines.registry import EngineContext
@@ -117,7 +117,7 @@ class ClaudeConversations:
             content = b"".join(_belonging(ForeignFile(home, home / _place(token)).read()))
             if not content:
                 return False
-            self._kept.put(token, hide(content.decode(errors="replace")).encode())
+            self._kept.put(token, hide(decoded(content)).encode())
         except (OSError, ValueError):
             # A session that ended well did so even if there is no room to resume it.
             return False

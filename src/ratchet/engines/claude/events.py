@@ -30,7 +30,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.types import McpSdkServerConfig
 
 from ratchet.engines.claude.environment import OURS
-from ratchet.engines.engine import EngineTool, EventKind, Failure, Fault, Guard, Request, Transcript
+from ratchet.engines.engine import EngineTool, EventKind, Failure, Fault, Guard, Request, Transcript, abridged
 from ratchet.engines.program import check_budget
 from ratchet.kernel import Usage
 
@@ -87,7 +87,7 @@ def hidden(value: Any, hide: Callable[[str], str]) -> Any:
     """`value` with `hide` applied to every text in it, and no text longer than an event should carry."""
     match value:
         case str():
-            return _cut(hide(value))
+            return abridged(hide(value), _LONGEST)
         case Mapping():
             return {str(key): hidden(each, hide) for key, each in value.items()}
         case list() | tuple():
@@ -100,10 +100,6 @@ def plain(content: str | list[dict[str, Any]] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text) - _LONGEST} more characters)"
 
 
 class Tally:

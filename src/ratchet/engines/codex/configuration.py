@@ -16,7 +16,7 @@ from ratchet.engines.engine import Failure, Fault, McpServer, Request
 from ratchet.engines.program import past_the_proxy, seconds_for
 from ratchet.engines.providers import read_key
 from ratchet.engines.registry import AgentModel, Login, agent_model, codex_login
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded
 
 if TYPE_CHECKING:
     from ratchet.engines.registry import EngineContext
@@ -233,7 +233,7 @@ def _project_notes(workspace: Path) -> str | None:
     if path.is_symlink() or not path.is_file():
         return None
     with path.open("rb") as file:
-        notes = file.read(_NOTES_BYTES).decode(errors="replace").strip()
+        notes = decoded(file.read(_NOTES_BYTES)).strip()
     return f"The project's own {_PROJECT_NOTES}:\n\n{notes}" if notes else None
 
 

@@ -37,6 +37,7 @@ from ratchet.engines.program import (
 from ratchet.engines.providers import price_of
 from ratchet.engines.registry import EngineContext, agent_model
 from ratchet.engines.session_home import KeptSessions, private_places, session_home
+from ratchet.kernel import decoded
 
 MINIMUM = (0, 163, 0)
 _VERSION = re.compile(rb"(\d+)\.(\d+)\.(\d+)")
@@ -139,7 +140,7 @@ async def check_sandbox(program: CodexProgram, mode: str, session: Invocation) -
     argv = (str(program.path), "sandbox", "-c", f'sandbox_mode="{mode}"', "--", "true")
     finished = await try_out(replace(session, argv=argv), _SECONDS)
     if not finished.ok:
-        said = finished.stderr.decode(errors="replace").strip()[-300:]
+        said = decoded(finished.stderr).strip()[-300:]
         raise Fault(
             Failure.MISSING,
             f"the sandbox of Codex does not work here: {said or finished.problem or 'it did not say why'}",
@@ -253,7 +254,7 @@ class CodexEngine:
         finally:
             held.used()
             held.keep(self._kept, access.secrets.hide)
-        complaint = access.secrets.hide(finished.stderr.decode(errors="replace")).strip()[-_COMPLAINT:]
+        complaint = access.secrets.hide(decoded(finished.stderr)).strip()[-_COMPLAINT:]
         return held.conclude(finished, complaint)
 
     def _prepare(

@@ -10,7 +10,7 @@ from typing import Any
 
 from ratchet.engines.engine import EventKind, Failure, Fault, Transcript
 from ratchet.engines.session_home import ForeignFile
-from ratchet.kernel import Usage
+from ratchet.kernel import Usage, decoded
 
 _SANDBOX_ERROR = "bwrap: "
 _MOST_AT_ONCE = 64 * 1024 * 1024
@@ -176,7 +176,7 @@ class CodexEvents:
     def hear(self, line: bytes) -> None:
         """Take one line of output. A line that is no event is noted and changes nothing."""
         self._heard_at = time.monotonic()
-        text = self._hide(line.decode(errors="replace")).strip()
+        text = self._hide(decoded(line)).strip()
         if not text:
             return
         try:

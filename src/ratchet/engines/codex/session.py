@@ -16,7 +16,7 @@ from ratchet.engines.engine import EventKind, Failure, Fault, Request, Session
 from ratchet.engines.program import answer_of, check_budget, refuse_cost_limit
 from ratchet.engines.providers import price_of, priced
 from ratchet.engines.session_home import KeptSessions
-from ratchet.kernel import Usage
+from ratchet.kernel import Usage, decoded
 from ratchet.sandbox import Finished
 
 
@@ -27,7 +27,7 @@ class KeptRollouts:
     def keep(self, thread: str, rollout: Rollout, hide: Callable[[str], str]) -> None:
         """Keep the rollout of a thread, without secrets. Raises `OSError` and `ValueError`."""
         if rollout.file is not None:
-            self._kept.put(thread, hide(rollout.file.read().decode(errors="replace")).encode())
+            self._kept.put(thread, hide(decoded(rollout.file.read())).encode())
 
     def bring_back(self, thread: str, rollouts: Path) -> bool:
         """Put the rollout of a thread where Codex looks for it; false if it is not kept any more."""

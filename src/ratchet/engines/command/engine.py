@@ -19,7 +19,7 @@ from ratchet.engines.program import Invocation, check_fit, could_not_write, supe
 from ratchet.engines.providers import price_of
 from ratchet.engines.registry import EngineContext
 from ratchet.engines.session_home import ForeignFile, private_places, session_home
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded
 
 
 def filled(words: Sequence[str], values: Mapping[str, str | None]) -> list[str]:
@@ -233,7 +233,7 @@ class CommandEngine:
             asking = self._invocation(program, Request("version"), home, None)
             argv = (str(program), *self._description.version)
             finished = await try_out(replace(asking, argv=argv), _VERSION_SECONDS)
-        said = (finished.stdout or finished.stderr).decode(errors="replace").strip().splitlines()
+        said = decoded(finished.stdout or finished.stderr).strip().splitlines()
         if not finished.ok:
             raise Fault(
                 Failure.MISSING,

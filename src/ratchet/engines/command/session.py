@@ -23,7 +23,7 @@ from ratchet.engines.engine import (
 from ratchet.engines.program import Invocation, answer_of, check_budget, refuse_cost_limit
 from ratchet.engines.providers import price_of, priced
 from ratchet.engines.session_home import ForeignFile
-from ratchet.kernel import Usage
+from ratchet.kernel import Usage, decoded
 from ratchet.sandbox import Finished
 
 
@@ -186,7 +186,7 @@ def _content(file: ForeignFile | None) -> str | None:
     if file is None:
         return None
     try:
-        return file.read(_MOST_ANSWER_BYTES).decode(errors="replace").strip() or None
+        return decoded(file.read(_MOST_ANSWER_BYTES)).strip() or None
     except OSError as error:
         if error.errno != errno.EFBIG:
             return None
@@ -301,7 +301,7 @@ class CommandSession:
         self._transcript.say(EventKind.STARTED, data={"program": invocation.argv[0], "model": self.model})
 
     def hear(self, line: bytes) -> None:
-        text = self._secrets.hide(line.decode(errors="replace")).rstrip("\r\n")
+        text = self._secrets.hide(decoded(line)).rstrip("\r\n")
         self._findings.hear(text)
         self._noted += 1
         if self._noted <= _NOTED and text:
@@ -336,7 +336,7 @@ class CommandSession:
     def conclude(self, finished: Finished, file: ForeignFile | None) -> Session:
         """The session, now that its program has ended. Raises `Fault` unless it left something that can be used."""
         self._layers, self._bounded_by = finished.layers, finished.bounded_by
-        stderr = self._secrets.hide(finished.stderr.decode(errors="replace"))
+        stderr = self._secrets.hide(decoded(finished.stderr))
         self._findings.close(stderr)
         printed = f"{self._findings.output}\n{stderr}"
         if stderr.strip():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ratchet.engines.endpoint import Cause, cause_of, failure_of
 from ratchet.engines.engine import Failure, Fault
 from ratchet.engines.llm.choice import ModelCandidate
+from ratchet.kernel import shortened
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
@@ -181,4 +182,4 @@ def _is_redirect(error: ModelAPIError) -> bool:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened(text, _SHOWN)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +18,7 @@ from ratchet.engines.engine import (
     Guard,
     McpServer,
     Transcript,
+    cancelled_if_asked,
     check_schema,
     validate_answer,
 )
@@ -30,24 +29,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult
     from pydantic_ai.messages import ToolCallPart
-
-
-@contextmanager
-def cancelled_if_asked() -> Iterator[None]:
-    """Ends as cancelled if the task was told to meanwhile.
-
-    Task groups raise what went wrong in that moment in place of the cancellation; a caller that retries after errors
-    would do so for ever.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    asked_before = task.cancelling()
-    try:
-        yield
-    except Exception as error:
-        if task.cancelling() > asked_before:
-            raise asyncio.CancelledError from error
-        raise
 
 
 # What of a result a model is shown; the rest would only fill its context.

@@ -216,7 +216,7 @@ async def discover_project(job: JobContext, project: Known, tree: Path) -> Proje
         raise
     except RatchetError as error:
         told = f" ({error.hint})" if error.hint else ""
-        return replace(facts, notes=(*facts.notes, f"the engine {name} did not tell more: {error}{told}"))
+        return replace(facts, notes=(*facts.notes, f"the engine {name} gave no more: {error}{told}"))
     return merged(facts, answer)
 
 

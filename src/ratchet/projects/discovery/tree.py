@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from ratchet.kernel import decoded, first_line
+
 _SEAL = "# Written by Ratchet. Change it as you like: it is never overwritten. seal="
 _SEALED = re.compile(re.escape(_SEAL) + r"([0-9a-f]{16})\n")
 NOTHING = "# Nothing to run was found."
@@ -114,14 +116,14 @@ class SourceTree:
                 return None
             content = _all_of(descriptor, _LARGEST_FILE)
             self._allowance.bytes_left -= len(content)
-            return content.decode(errors="replace")
+            return decoded(content)
         return None
 
     def start(self, name: str, most: int = 4096) -> str:
         """How a file begins, however large it is."""
         with contextlib.suppress(OSError), self._opened(name) as descriptor:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return _all_of(descriptor, most).decode(errors="replace")
+                return decoded(_all_of(descriptor, most))
         return ""
 
     def toml(self, name: str) -> dict[str, Any]:
@@ -254,7 +256,7 @@ def _ini(text: str) -> dict[str, dict[str, str]]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return first_line(str(error))[:200] or type(error).__name__
 
 
 def _is_own(name: str) -> bool:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,8 @@ from typing import Any
 
 from ratchet.config.workflow_settings import Projects
 from ratchet.environments import Busy, find, find_or_make, forget, named_files, source_variables
-from ratchet.kernel import Misuse
+from ratchet.files import discard
+from ratchet.kernel import Misuse, decoded, last_line
 from ratchet.projects.discovery import SourceTree, inside, manager_package, unmoved
 from ratchet.projects.environments.environment import (
     CACHE,
@@ -63,9 +63,9 @@ from ratchet.sandbox import (
     Stopped,
     start,
 )
-from ratchet.sandbox.leftovers import discard
 from ratchet.workspaces import Repository, find_git
 from ratchet.workspaces.directories import remove_tree
+from ratchet.workspaces.git import run_git
 from ratchet.workspaces.repository import find_repository
 
 Tell = Callable[[str], None]
@@ -392,12 +392,11 @@ class _Work:
 
 
 def _output(finished: Finished) -> str:
-    return (finished.stdout + b"\n" + finished.stderr).decode("utf-8", "replace")
+    return decoded(finished.stdout + b"\n" + finished.stderr)
 
 
 def _last_line(output: bytes) -> str:
-    lines = output.decode("utf-8", "replace").splitlines()
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+    return last_line(decoded(output))[:300]
 
 
 def _last(finished: Finished) -> str:
@@ -430,7 +429,7 @@ def _npm_registry(settings: Path) -> str | None:
     with contextlib.suppress(OSError):
         found = re.search(
             r"^\s*registry\s*=\s*[\"']?(https?://[^\s\"']+)",
-            settings.read_text(errors="replace"),
+            decoded(settings.read_bytes()),
             re.MULTILINE,
         )
         return None if found is None else found[1]
@@ -473,19 +472,10 @@ def _check_out(repository: Path, commit: str, tree: Path) -> None:
 
 
 def _git(directory: Path, *words: str) -> str:
-    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": "/nonexistent"}
-    done = subprocess.run(
-        [find_git(), "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", *words],
-        cwd=directory,
-        env={**variables, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"},
-        capture_output=True,
-        check=False,
-        text=True,
-        errors="replace",
-    )
+    done = run_git(directory, *words)
     if done.returncode:
-        raise SetupFailed(["git", *words], f"ended with exit code {done.returncode}", done.stderr)
-    return done.stdout
+        raise SetupFailed(["git", *words], f"ended with exit code {done.returncode}", decoded(done.stderr))
+    return decoded(done.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,8 +542,8 @@ def _start(file: Path) -> str:
     """The text of a plain file. What a set-up made may be anything, as a pipe that never ends."""
     if not file.is_file():
         return ""
-    with file.open(errors="replace") as opened:
-        return opened.read(_LARGEST_LOCK)
+    with file.open("rb") as opened:
+        return decoded(opened.read(_LARGEST_LOCK))
 
 
 def _unheard(_: str) -> None:

@@ -15,7 +15,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,7 +23,8 @@ from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ratchet.kernel import Misuse, RatchetError
+from ratchet.kernel import Misuse, RatchetError, decoded
+from ratchet.programs import TookTooLong, run_program
 from ratchet.projects.discovery import ProjectFacts, read_facts
 from ratchet.workspaces import Repository
 
@@ -199,11 +199,9 @@ def _interpreters() -> Iterator[Interpreter]:
 @functools.lru_cache(maxsize=64)
 def _asked(program: str) -> Interpreter | None:
     try:
-        done = subprocess.run(
-            [program, "-I", "-c", _ASK], capture_output=True, check=True, timeout=_SECONDS, cwd="/"
-        )
+        done = run_program([program, "-I", "-c", _ASK], seconds=_SECONDS, cwd="/")
         version, executable, prefix = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, ValueError, TookTooLong):
         return None
     return Interpreter(version, executable, prefix)
 
@@ -269,7 +267,7 @@ def recipe_of(repository: Repository, commit: str, facts: Mapping[str, Any]) -> 
 
 def _own_backend(files: Mapping[str, Any], read: Any) -> Iterator[str]:
     """The code of a build backend that the project brings itself: installing the project runs it."""
-    text = read("pyproject.toml").decode("utf-8", "replace") if "pyproject.toml" in files else ""
+    text = decoded(read("pyproject.toml")) if "pyproject.toml" in files else ""
     said = re.search(r"^backend-path\s*=\s*\[([^\]]*)\]", text, re.MULTILINE)
     for place in re.findall(r"""["']([^"']+)["']""", said[1] if said else ""):
         directory = os.path.normpath(place)
@@ -290,13 +288,13 @@ def _is_python(argv: tuple[str, ...]) -> bool:
 
 
 def _builds(content: bytes) -> bool:
-    return _BUILDS.search(content.decode("utf-8", "replace")) is not None
+    return _BUILDS.search(decoded(content)) is not None
 
 
 def _requires(files: Mapping[str, Any], read: Any) -> Iterator[str]:
     """What the project says of the Python that it runs on, most telling first."""
     if ".python-version" in files:
-        lines = read(".python-version").decode("utf-8", "replace").split()
+        lines = decoded(read(".python-version")).split()
         yield from (f"=={line}.*" for line in lines[:1] if re.fullmatch(r"3\.\d+", line))
     for name, pattern in (
         ("pyproject.toml", r"""requires-python\s*=\s*["']([^"']+)["']"""),
@@ -305,6 +303,6 @@ def _requires(files: Mapping[str, Any], read: Any) -> Iterator[str]:
         ("setup.py", r"""python_requires\s*=\s*["']([^"']+)["']"""),
     ):
         if name in files:
-            found = re.search(pattern, read(name).decode("utf-8", "replace"), re.MULTILINE)
+            found = re.search(pattern, decoded(read(name)), re.MULTILINE)
             if found:
                 yield found[1].strip()

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePosixPath
 
+from ratchet.kernel import decoded
+
 _TEST = re.compile(r"(?:.*/)?(?:tests?|testing)/.*\.py|(?:.*/)?(?:test_[^/]*|[^/]*_test|conftest)\.py")
 _SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini")
 _MOST_FILES = 400
@@ -152,7 +154,7 @@ def used_by_tests(paths: Iterable[str], read: Callable[[str], bytes]) -> dict[st
     own = _own(every)
     found: dict[str, str] = {}
     for path in (*tests, *(name for name in _SETTINGS if name in every)):
-        text = read(path)[:_LARGEST].decode("utf-8", "replace")
+        text = decoded(read(path)[:_LARGEST])
         found |= {module: name for sign, module, name in _SIGNS if sign.search(text)}
         if path.endswith(".py"):
             found |= {module: KNOWN[module] for module in _imported(text) if module in KNOWN}

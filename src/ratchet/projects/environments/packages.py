@@ -8,11 +8,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from ratchet.kernel import decoded
+from ratchet.programs import run_program
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/nix/store")
 _OFTEN = ("node", "npm", "npx", "git", "make", "cargo", "rustc", "go", "java", "mvn", "gradle")
@@ -123,12 +125,8 @@ def missing_packages(names: Sequence[str]) -> str | None:
     program = shutil.which("dpkg-query")
     if not names or program is None:
         return None
-    known = subprocess.run(
-        [program, "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.splitlines()
+    asked = run_program([program, "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
+    known = decoded(asked.stdout).splitlines()
     here = {name for name, _, status in (line.partition(" ") for line in known) if status == "installed"}
     lacking = [name for name in names if name not in here]
     return (

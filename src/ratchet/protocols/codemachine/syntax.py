@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ratchet.kernel import decoded, shortened
 from ratchet.protocols.codemachine.files import SourcePlace
 
 if TYPE_CHECKING:
@@ -101,13 +102,13 @@ def line_of(node: Node) -> int:
 
 
 def source_of(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+    return decoded(node.text or b"")
 
 
 def shown(node: Node) -> str:
     """The beginning of what a node stands for, on one line."""
     text = " ".join(source_of(node)[: 4 * _SHOWN].split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened(text, _SHOWN)
 
 
 def parts(node: Node) -> list[Node]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from ratchet.kernel import is_name
+from ratchet.kernel import is_name, shortened
 from ratchet.protocols.spec import (
     ProtocolSpec,
     Qa,
@@ -316,7 +316,9 @@ def _with_setup(steps: list[PlannedStep]) -> list[PlannedStep]:
 def _set_problems(plan: ProtocolPlan) -> Iterator[str]:
     """What is wrong with the steps together."""
     names = Counter(step.name for step in plan.steps)
-    yield from (f"{name}.md stands {count} times in step_files" for name, count in names.items() if count > 1)
+    yield from (
+        f"{name}.md is there {count} times in step_files" for name, count in names.items() if count > 1
+    )
     numbers = Counter(name[:2] for name in names)
     for number, count in numbers.items():
         if count > 1:
@@ -334,7 +336,7 @@ def _set_problems(plan: ProtocolPlan) -> Iterator[str]:
         yield f"all files together have {size:,} characters; at most {LONGEST_PLAN:,} are taken"
     keys = Counter(asked.key for asked in plan.questions)
     yield from (
-        f"the key {key} stands {count} times in clarifications" for key, count in keys.items() if count > 1
+        f"the key {key} is there {count} times in clarifications" for key, count in keys.items() if count > 1
     )
 
 
@@ -449,4 +451,4 @@ def _shown(value: Any) -> str:
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return ascii(value) if len(str(value)) <= 80 else f"{str(value)[:80]!a}…"
+    return shortened(ascii(value), 80)

@@ -16,7 +16,7 @@ from typing import Any
 from ratchet.engines import Engine
 from ratchet.engines.providers import default_engine
 from ratchet.engines.registry import EngineContext, engine_names, look_at
-from ratchet.kernel import BudgetExceeded, NotFound
+from ratchet.kernel import BudgetExceeded, NotFound, decoded
 from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol
@@ -263,7 +263,7 @@ def _nearest(paths: Mapping[str, Any]) -> list[str]:
 
 def _guidance(repository: Repository, commit: str) -> str | None:
     try:
-        return repository.read_file(commit, GUIDANCE).decode("utf-8", "replace")
+        return decoded(repository.read_file(commit, GUIDANCE))
     except NotFound:
         return None
 

@@ -39,7 +39,7 @@ _INSTALL = (
 )
 _Ground = tuple[Path, Environment | None]
 Red = Mapping[str, Sequence[str] | None]
-"""The checks that fail without the change, each with the tests that do, where it tells."""
+"""The checks that fail without the change, each with the tests that do, where it reports them."""
 
 
 def environments_of(stream: Stream) -> Environments:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ratchet.judges import Candidate, Judged
 from ratchet.judges.scratch import in_thread
-from ratchet.kernel import fingerprint
+from ratchet.kernel import decoded, fingerprint
 from ratchet.ledger.protocols import Protocol
 from ratchet.projects.discovery.facts import read_facts
 from ratchet.protocols.qa.gates import FindingSeverity, QaFinding, added_lines, ruled_by
@@ -147,7 +147,7 @@ def find_scripts(
         script = waiting.pop()
         if not files[script].is_file:
             continue
-        text = read(script)[:_LONGEST].decode("utf-8", "replace")
+        text = decoded(read(script)[:_LONGEST])
         for word in _WORD.findall(text):
             for path in (_plain(word), _plain(posixpath.join(posixpath.dirname(script), word))):
                 if path in files and path not in found and _is_script(path, files[path]):

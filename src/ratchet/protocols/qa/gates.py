@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ratchet.judges import Candidate, Judge, Judged, Report, VerdictJudge
 from ratchet.judges.judge import ruled
 from ratchet.judges.scratch import in_thread
-from ratchet.kernel import NotFound, Outcome, fingerprint
+from ratchet.kernel import NotFound, Outcome, decoded, fingerprint
 from ratchet.workspaces import Repository, TreeChange
 
 ALLOWED = "ratchet: allow-secret"
@@ -168,7 +168,7 @@ class SecretsGate:
                     f"more than {MOST_BYTES} new bytes{where} cannot be looked through for secrets"
                 )
             # Without its NUL bytes, text in UTF-16 reads like any other.
-            text = line.text.replace(b"\0", b"").decode("utf-8", "replace")
+            text = decoded(line.text.replace(b"\0", b""))
             for rule in dict.fromkeys(rule for piece in _pieces(text) for rule in rules_broken(piece)):
                 yield _finding(rule, line.path, line.number, where, allowed=ALLOWED in text)
 
@@ -393,4 +393,4 @@ class ReviewGate:
             content = self.repository.read_file(self.base, path)
         except NotFound:
             return None
-        return content.decode("utf-8", "replace")[:_LONGEST]
+        return decoded(content)[:_LONGEST]

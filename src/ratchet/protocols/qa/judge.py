@@ -12,7 +12,7 @@ from ratchet.config import Settings
 from ratchet.engines.registry import EngineContext, open_engine
 from ratchet.engines.transcript import account_of, write_now
 from ratchet.judges import Candidate, FirstFailure, Judge, Judged, Report, VerdictJudge, first_failure
-from ratchet.kernel import NotFound
+from ratchet.kernel import NotFound, decoded
 from ratchet.ledger import Spender, Transaction
 from ratchet.ledger.projects import Project
 from ratchet.ledger.protocols import Protocol, ProtocolStep
@@ -192,7 +192,7 @@ def _prompt(asked: StepQa, protocol: Protocol, repository: Repository, base: str
     if unsafe_path(asked.prompt) is None:
         for path in candidates(asked.prompt, root_of(protocol)):
             try:
-                return repository.read_file(base, path).decode("utf-8", "replace")
+                return decoded(repository.read_file(base, path))
             except NotFound:
                 continue
     raise ProtocolBlocked(

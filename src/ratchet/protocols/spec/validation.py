@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ratchet.kernel import Misuse, iso
+from ratchet.kernel import Misuse, iso, shortened
 from ratchet.ledger import Transaction, to_json
 from ratchet.ledger.protocols import Protocol, change_protocol, get_protocol
 from ratchet.protocols.policies import policy_problems
@@ -225,7 +225,7 @@ def _output_problems(step: StepSpec) -> Iterator[tuple[str, str]]:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
+    return repr(shortened(text, _LONGEST_SHOWN))
 
 
 VALID, INVALID, MISSING = "valid", "invalid", "missing"

@@ -7,7 +7,6 @@ import copy
 import json
 import os
 import secrets
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Set
@@ -16,10 +15,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import NotFound, TrialStatus
+from ratchet.kernel import NotFound, TrialStatus, decoded, last_line
 from ratchet.ledger import Ledger
 from ratchet.ledger.research import find_research, get_standing
 from ratchet.ledger.trial_pages import in_flight, latest_trials
+from ratchet.programs import Process, TookTooLong, run_program, start_program
 from ratchet.research.adapter import EvaluatorProgram, Program, TaskAdapter
 from ratchet.research.checker.bench import (
     Bench,
@@ -79,13 +79,13 @@ def _killed_and_resumed(ledger: Ledger, home: Path, folder: Path) -> tuple[list[
     with _started(ledger.url, home, "resume", NAME, "--json") as process:
         try:
             said, complained = process.communicate(timeout=_RUN_SECONDS)
-        except subprocess.TimeoutExpired:
+        except TookTooLong:
             process.kill()
             return [f"the resumed run did not end in {_RUN_SECONDS:g} s"], f"killed at trial {at_death}"
     seen = f"killed at trial {at_death}, then {_trials(ledger)} trials"
     problems = _problems(ledger)
     if process.returncode != 0:
-        problems.append(f"resume exited with {process.returncode}: {complained.strip()[-300:]}")
+        problems.append(f"resume exited with {process.returncode}: {decoded(complained).strip()[-300:]}")
     elif json.loads(said)["trials"] != _TRIALS:
         problems.append(f"resume reported {json.loads(said)['trials']} trials")
     if not 0 < at_death < _TRIALS:
@@ -110,18 +110,11 @@ def _trials(ledger: Ledger) -> int:
         return 0
 
 
-def _started(url: str, home: Path, *words: str) -> subprocess.Popen[str]:
+def _started(url: str, home: Path, *words: str) -> Process:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RATCHET_")}
     environment["RATCHET_DATABASE_URL"] = url
-    return subprocess.Popen(
-        [sys.executable, "-m", "ratchet.cli", "--home", str(home), "research", *words],
-        cwd=home,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-m", "ratchet.cli", "--home", str(home), "research", *words]
+    return start_program(command, cwd=home, environment=environment)
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
@@ -186,21 +179,17 @@ async def try_full_disk() -> TaskCheck:
     what = "the disk is full"
     with new_place() as place:
         done = await asyncio.to_thread(
-            subprocess.run,
+            run_program,
             [sys.executable, "-m", "ratchet.research.checker.faults", str(place)],
-            env={**os.environ, "TMPDIR": f"{place}/small"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            environment={**os.environ, "TMPDIR": f"{place}/small"},
+            seconds=120,
         )
     if done.returncode != 0:
         return TaskCheck(
             part=CheckPart.MACHINE,
             what=what,
             grade=Grade.WARNING,
-            detail=f"not tried: {(done.stderr.strip().splitlines() or ['no word'])[-1]}",
+            detail=f"not tried: {last_line(decoded(done.stderr)) or 'no word'}",
             hint="this machine lets an ordinary user mount nothing",
             expected=TrialStatus.INFRA_ERROR,
             seconds=watch.seconds,

@@ -8,7 +8,6 @@ import re
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ratchet.programs import DEVNULL, PIPE, start_program
 from ratchet.research.checker.bench import Bench, TrialEnd, secrets_of
 
 _PROC = Path("/proc")
@@ -137,7 +137,9 @@ class Outside:
             self._udp.bind(("127.0.0.1", 0))
             self._udp.setblocking(False)
             self._victim = stack.enter_context(
-                subprocess.Popen([sys.executable, "-I", "-S", "-c", _WAITS], stdin=subprocess.PIPE)
+                start_program(
+                    [sys.executable, "-I", "-S", "-c", _WAITS], input=PIPE, output=DEVNULL, complaints=DEVNULL
+                )
             )
             stack.callback(self._victim.kill)
             os.environ[CANARY] = self.canary

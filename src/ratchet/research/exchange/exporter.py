@@ -13,13 +13,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from ratchet.files import try_lock
 from ratchet.kernel import Conflict, Misuse, TrialStatus, exp_id
 from ratchet.ledger import Ledger, Run, Transaction
 from ratchet.ledger.research import Lesson, Standing, get_standing, list_lessons
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_pages import ancestors, latest_trials, parents, trials_after, trials_at
 from ratchet.ledger.trials import Trial, find_trial, get_trial
-from ratchet.locks import try_lock
 from ratchet.research.adapter import FIXED_COLUMNS, Specialist, TaskAdapter
 from ratchet.research.decision.rule import delta_text
 from ratchet.research.exchange.rows import ColumnLayout

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ratchet.files import take_lock, try_lock
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RunId, RunStatus, TrialStatus, new_id
 from ratchet.ledger import Ledger, Transaction, change_run
 from ratchet.ledger.research import add_lesson, open_research, set_baseline
 from ratchet.ledger.runs import create_run, get_run, list_runs
 from ratchet.ledger.trials import ImportedTrial, import_trials
-from ratchet.locks import take_lock, try_lock
 from ratchet.research.campaign import check_name
 from ratchet.research.decision import MeasuredBaseline
 from ratchet.research.exchange.rows import Remark, Remarks, ResultRow, counts, measurements

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+from ratchet.files import remove_at
 from ratchet.judges import Evaluator, EvaluatorTrial, Pinned
 from ratchet.judges.scratch import Function, in_thread
 from ratchet.kernel import Misuse
@@ -20,7 +21,6 @@ from ratchet.research.measurement.machine import Machine, PinnedData
 from ratchet.research.measurement.slots import Lease
 from ratchet.research.tasks.folder import initial_files, source_of
 from ratchet.sandbox import Bounds
-from ratchet.sandbox.leftovers import remove_at
 from ratchet.sandbox.policy import is_shown
 from ratchet.workspaces import Repository, TreeEntry, Workspace, WorkspaceKind
 from ratchet.workspaces.files import parent_of

@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from ratchet.kernel import TrialStatus
+from ratchet.programs import DEVNULL, PIPE, Process, start_program
 from ratchet.research.adapter import Refused, TaskAdapter
 from ratchet.research.measurement.checkout import CandidateFiles, RecipePaths
 from ratchet.research.measurement.result import Unmeasured
@@ -46,7 +46,7 @@ class Compiler:
     def __init__(self) -> None:
         # Answers carry no names: one question at a time.
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._owner = 0
 
     def check(self, file: str, source: bytes) -> SyntaxProblem | None:
@@ -100,23 +100,16 @@ class Compiler:
             return b""
         return answer
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Process:
         if self._process is None or self._owner != os.getpid():
             self._process = _start()
             self._owner = os.getpid()
         return self._process
 
 
-def _start() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_PROGRAM)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={},
-        start_new_session=True,
-    )
+def _start() -> Process:
+    command = [sys.executable, "-I", "-S", str(_PROGRAM)]
+    return start_program(command, input=PIPE, complaints=DEVNULL, cwd="/", environment={})
 
 
 compiler = Compiler()

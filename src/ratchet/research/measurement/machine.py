@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +20,8 @@ from typing import Any, NamedTuple
 from ratchet.judges.evaluator import DATA
 from ratchet.judges.judge import Deadline
 from ratchet.judges.scratch import Changed, in_thread, run_confined
-from ratchet.kernel import Missing, Misuse, RatchetError
+from ratchet.kernel import Missing, Misuse, RatchetError, decoded, last_line
+from ratchet.programs import DEVNULL, run_program, start_program
 from ratchet.research.adapter import DataSource, Program, TaskAdapter
 from ratchet.research.measurement.slots import Lease, SlotPool
 from ratchet.sandbox import Bounds, Policy
@@ -240,7 +240,7 @@ def unpacked_image(image: str, home: Path) -> Path:
         if not place.is_dir():
             _unpack(tool, image, container, place)
     finally:
-        subprocess.run([tool, "rm", container], capture_output=True, check=False)
+        run_program([tool, "rm", container])
     return place
 
 
@@ -248,37 +248,27 @@ def _unpack(tool: str, image: str, container: str, place: Path) -> None:
     unfinished = place.with_name(f".{place.name}-{os.getpid()}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    with subprocess.Popen([tool, "export", container], stdout=subprocess.PIPE) as exported:
-        unpacked = subprocess.run(
-            [
-                "tar",
-                "-x",
-                "--no-same-owner",
-                "--no-same-permissions",
-                "--exclude=dev/*",
-                "-C",
-                str(unfinished),
-            ],
-            stdin=exported.stdout,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    unpack = ("tar", "-x", "--no-same-owner", "--no-same-permissions", "--exclude=dev/*", "-C", unfinished)
+    with (
+        start_program([tool, "export", container], complaints=DEVNULL) as exported,
+        start_program(unpack, input=exported.stdout) as unpacked,
+    ):
+        _, complaints = unpacked.communicate()
     if exported.returncode or unpacked.returncode:
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise Misuse(f"the image {image} cannot be unpacked: {unpacked.stderr.strip()[-300:]}")
+        raise Misuse(f"the image {image} cannot be unpacked: {decoded(complaints).strip()[-300:]}")
     unfinished.rename(place)
 
 
 def _asked(tool: str, image: str, *words: str) -> str:
-    done = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
+    done = run_program([tool, *words])
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        said = last_line(decoded(done.stderr)) or "it said nothing"
         raise Misuse(
             f"the image {image} cannot be used: {Path(tool).name} {words[0]}: {said[:300]}",
             hint=f"see that `{Path(tool).name} create {image}` works",
         )
-    return done.stdout.strip().splitlines()[-1]
+    return last_line(decoded(done.stdout))
 
 
 # The sandbox has its own.
@@ -484,10 +474,8 @@ async def look_inside(machine: Machine, reader: str, program: Program, lease: Le
         deadline=Deadline(None),
     )
     if not finished.ok:
-        said = finished.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise RatchetError(
-            f"the {reader} cannot start its Python in the sandbox: {' '.join(said) or finished}"
-        )
+        said = last_line(decoded(finished.stderr)) or finished
+        raise RatchetError(f"the {reader} cannot start its Python in the sandbox: {said}")
     seen: dict[str, Any] = finished.value
     return Sight(
         reader,

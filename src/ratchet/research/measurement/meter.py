@@ -8,7 +8,6 @@ import inspect
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -31,8 +30,9 @@ from ratchet.judges.evaluator import (
 from ratchet.judges.judge import Deadline
 from ratchet.judges.reports import BadReport
 from ratchet.judges.scratch import ending_text, in_thread, scratch
-from ratchet.kernel import NotFound, TrialStatus, fingerprint
+from ratchet.kernel import NotFound, TrialStatus, decoded, fingerprint
 from ratchet.placement import LOCAL, PlacedWork, Placement, carry_out
+from ratchet.programs import run_program
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, TaskPrograms, fresh_checkout, staged_files
 from ratchet.research.measurement.inspection import CandidateInspection, look, looks_itself
@@ -86,10 +86,8 @@ def _versions(task: TaskAdapter) -> dict[str, str]:
 
 
 def _git_version() -> str:
-    said = subprocess.run(
-        [find_git(), "--version"], capture_output=True, text=True, check=False, timeout=10, env={}
-    )
-    return said.stdout.strip().removeprefix("git version ")
+    said = run_program([find_git(), "--version"], seconds=10, environment={})
+    return decoded(said.stdout).strip().removeprefix("git version ")
 
 
 _LEAST_BYTES = 1024 * 1024

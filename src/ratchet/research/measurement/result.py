@@ -18,7 +18,7 @@ from ratchet.judges.evaluator import (
 from ratchet.judges.judge import OutOfTime
 from ratchet.judges.reports import Feedback
 from ratchet.judges.scratch import NOT_RUN, Changed, described, ended, last_words, over_time
-from ratchet.kernel import RatchetError, TrialStatus
+from ratchet.kernel import RatchetError, TrialStatus, decoded, shortened
 from ratchet.research.measurement.checkout import RecipePaths
 from ratchet.sandbox import Finished
 from ratchet.sandbox.inside import __file__ as _sandbox
@@ -116,7 +116,7 @@ def crash_excerpt(output: bytes, in_recipe: InRecipe, roots: Sequence[str] = ())
 
     `roots` are directories whose names say nothing to a reader.
     """
-    text = output[-_READ_BYTES:].decode("utf-8", "replace")
+    text = decoded(output[-_READ_BYTES:])
     # Looking for a name in a line takes the square of its length.
     lines = [line[:_LINE_LENGTH] for line in text.splitlines()]
     starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
@@ -182,7 +182,7 @@ def _plain(text: str, roots: Sequence[str]) -> str:
     for root in roots:
         text = text.replace(f"{root}/", "")
     text = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return text if len(text) <= _MESSAGE_LENGTH else f"{text[: _MESSAGE_LENGTH - 1]}…"
+    return shortened(text, _MESSAGE_LENGTH)
 
 
 _TAIL = 4096
@@ -233,7 +233,7 @@ class MeasurementRecord:
     def _log(self, finished: Finished) -> str:
         # What a function returns is its answer and no part of a log.
         parts = (*((finished.stdout,) if self.commands else ()), finished.stderr)
-        text = "\n".join(part.decode("utf-8", "replace").strip() for part in parts if part.strip())
+        text = "\n".join(decoded(part).strip() for part in parts if part.strip())
         for root in self.roots:
             text = text.replace(f"{root}/", "")
         return text if len(text) <= _LOG_LENGTH else f"…{text[1 - _LOG_LENGTH :]}"

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+from ratchet.files import try_lock
 from ratchet.kernel import Missing, Misuse
-from ratchet.locks import try_lock
 from ratchet.research.adapter import Slots
 
 # A slot that another process lets go is noticed this late. Only the first in the line looks.

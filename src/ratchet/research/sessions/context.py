@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 
 from ratchet.engines import EngineTool, Failure, Session, SessionFailed
 from ratchet.engines.tool_server import in_words
-from ratchet.kernel import BudgetExceeded, Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
+from ratchet.kernel import (
+    BudgetExceeded,
+    Conflict,
+    Misuse,
+    NotFound,
+    RatchetError,
+    TrialStatus,
+    decoded,
+    exp_id,
+)
 from ratchet.ledger import Transaction
 from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.trials import Trial, find_trial, get_trial
@@ -191,7 +200,7 @@ class ToolOutputs:
             # Not in the middle of a character.
             part = part.decode(errors="ignore").encode()
         end = offset + len(part)
-        text = part.decode(errors="replace")
+        text = decoded(part)
         if end >= len(whole):
             return text
         how = f"read_output with output={number} and offset={end}"

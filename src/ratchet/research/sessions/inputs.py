@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Any
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, shortened
 
 NO_HYPOTHESIS = "no hypothesis was given"
 _LABEL = re.compile(
@@ -34,7 +34,7 @@ def hypothesis_of(session_text: str) -> str:
 
 def _plain(line: str) -> str:
     said = without_markup(line).strip(_DECORATION)
-    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+    return shortened(said, LONGEST)
 
 
 SHORTEST, LONGEST = 10, 300
@@ -139,4 +139,4 @@ def _is_control(character: str) -> bool:
 
 def _shown(value: Any) -> str:
     text = str(value)
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(shortened(text, _SHOWN))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.engines import EngineTool
-from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus, exp_id
+from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus, decoded, exp_id
 from ratchet.ledger import Transaction
 from ratchet.ledger.research import add_lesson, list_lessons
 from ratchet.ledger.trial_pages import ancestors, children, kept_trials, latest_trials, near_misses
@@ -129,7 +129,7 @@ def read_snapshot(context: SessionContext) -> EngineTool:
             )
         path = recipe_path(context.task, given["path"])
         content = await asyncio.to_thread(context.repository.read_file, found.commit, path)
-        shown = page(content.decode(errors="replace"), given.get("offset", 0), size=_SHOWN)
+        shown = page(decoded(content), given.get("offset", 0), size=_SHOWN)
         return tool_answer({**row(found.trial), "path": path, **shown})
 
     return EngineTool(
@@ -224,9 +224,9 @@ def _command(context: SessionContext, command: ToolCommand) -> EngineTool:
         question = {"candidate": str(context.workspace.path), "given": dict(given)}
         done = await _run(context, command.program, json.dumps(question).encode())
         if not done.ok:
-            said = done.stderr.decode(errors="replace").strip()[-_TAIL:]
+            said = decoded(done.stderr).strip()[-_TAIL:]
             raise Misuse(f"{command.name} failed: {done.problem}" + (f"\n{said}" if said else ""))
-        return done.stdout.decode(errors="replace")
+        return decoded(done.stdout)
 
     return EngineTool(command.name, command.description, command.input_schema or form(), use)
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from ratchet.config.sources import most_like
+from ratchet.files import locked_directory
 from ratchet.judges.reports import BadReport, strict_json
 from ratchet.kernel import Conflict, Direction, Misuse, NotFound, RatchetError, fingerprint, is_name
-from ratchet.locks import locked_directory
 from ratchet.operations import filled
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.tasks.folder import SKIPPED, FolderLimits, open_plain, plain_files, read_plain
@@ -295,7 +295,7 @@ def write_task(directory: Path, out: BinaryIO) -> None:
 
 def read_in_task(directory: Path, source: BinaryIO) -> None:
     """Put a copy into `directory` that `write_task` wrote elsewhere. One that is there already stays."""
-    from ratchet.ledger.files import sync_file_system  # as above
+    from ratchet.files import sync_file_system  # as above
 
     with _writing(directory), locked_directory(directory):
         if (directory / _COPY).exists():
@@ -328,7 +328,7 @@ def _hash(root: Path, entry_point: str, *, without: Set[str] = frozenset()) -> s
 
 
 def _copy(task: TaskAdapter, directory: Path, wanted: str | None) -> None:
-    from ratchet.ledger.files import sync_file_system  # only a run needs the ledger, not a list of tasks
+    from ratchet.files import sync_file_system  # only a run needs the ledger, not a list of tasks
 
     unfinished = directory / f"{_UNFINISHED}{secrets.token_hex(4)}"
     try:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import NotFound
+from ratchet.kernel import NotFound, decoded, exact_bytes, shortened
 from ratchet.ledger import Ledger, Run
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run
@@ -68,7 +68,7 @@ def certificate_block(found: Mapping[str, Any]) -> Markup:
 
 
 def _line(line: str) -> Markup:
-    shown = line if len(line) <= _LINE else f"{line[:_LINE]}…"
+    shown = shortened(line, _LINE)
     kind = _CLASSES.get(line[:1])
     return tag("span", shown, class_=kind) if kind else tag("span", shown)
 
@@ -374,7 +374,7 @@ def read_diff(directory: Path, trial: Trial, *, since: str | None = None) -> str
         return ""
     with Repository.open(path) as repository:
         patch = repository.diff(since or f"{trial.commit}^", trial.commit)
-    return patch.encode(errors="surrogateescape").decode(errors="replace")
+    return decoded(exact_bytes(patch))
 
 
 def full_report(ledger: Ledger, tx: Transaction, run_id: int, directory: Path) -> str:

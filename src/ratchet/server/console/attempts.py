@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from ratchet import kernel
 from ratchet.engines.transcript import TranscriptPage, read_transcript
-from ratchet.kernel import NotFound
+from ratchet.kernel import NotFound, decoded
 from ratchet.ledger import Artifact, Step, Transaction
 from ratchet.ledger import artifacts as ledger_artifacts
 from ratchet.ledger.artifacts import of_attempt
@@ -104,7 +104,7 @@ def excerpt(api: Access, address: str | None) -> Excerpt | None:
     content = _read_document(api, address, _LONGEST)
     if content is None:
         return None
-    return Excerpt(content[:_LONGEST].decode("utf-8", "replace"), len(content) > _LONGEST)
+    return Excerpt(decoded(content[:_LONGEST]), len(content) > _LONGEST)
 
 
 def report_of(api: Access, recorded: Any) -> EvidenceReport | Excerpt | None:

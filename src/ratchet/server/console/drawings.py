@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from ratchet.kernel import shortened
 from ratchet.server.console.formats import duration
 
 # A larger graph helps nobody, and takes long to lay out.
@@ -92,7 +93,7 @@ def _state(version: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 30 else f"{text[:29]}…"
+    return shortened(text, 30)
 
 
 _WIDTH, _HEIGHT = 190, 44
@@ -216,7 +217,7 @@ def _middle(each: str, order: Mapping[str, float], parents: Mapping[str, Sequenc
 
 
 def _box(node: GraphNode, column: int, row: float, strong: bool) -> Box:
-    shown = node.text if len(node.text) <= _CHARACTERS else f"{node.text[: _CHARACTERS - 1]}…"
+    shown = shortened(node.text, _CHARACTERS)
     return Box(
         x=_MARGIN + column * (_WIDTH + _BETWEEN_COLUMNS),
         y=round(_MARGIN + row * (_HEIGHT + _BETWEEN_ROWS)),

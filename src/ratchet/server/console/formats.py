@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from pydantic import TypeAdapter
 
 from ratchet.config import Settings
-from ratchet.kernel import Limits, dollars
+from ratchet.kernel import Limits, dollars, sendable
 from ratchet.ledger import Transaction
 from ratchet.ledger.usage import Scope, account
 from ratchet.runtime import configured_budgets
@@ -69,7 +69,7 @@ def cut(value: Any, longest: int = LONGEST) -> dict[str, Any]:
 
 def cut_text(text: str, longest: int = LONGEST) -> dict[str, Any]:
     """The beginning of a text that nobody has checked."""
-    shown = text[:longest].encode("utf-8", "replace").decode()
+    shown = sendable(text[:longest])
     return {"text": shown, "characters": len(text), "is_cut": len(text) > longest}
 
 

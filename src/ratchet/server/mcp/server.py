@@ -39,7 +39,7 @@ from ratchet import __version__
 from ratchet.config import Loaded
 from ratchet.engines.mcp_listener import McpListener
 from ratchet.engines.tool_server import Underway
-from ratchet.kernel import Misuse, RatchetError
+from ratchet.kernel import Misuse, RatchetError, sendable
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
 from ratchet.runtime.signals import StopSignals
@@ -208,7 +208,7 @@ def _contents(
 
 def _as_json(told: Told) -> str:
     # Half of a surrogate pair, which a program may well write, cannot be sent.
-    return json.dumps(told, ensure_ascii=False, allow_nan=False).encode(errors="replace").decode()
+    return sendable(json.dumps(told, ensure_ascii=False, allow_nan=False))
 
 
 def _succeeded(told: Told) -> CallToolResult:
@@ -219,7 +219,7 @@ def _succeeded(told: Told) -> CallToolResult:
 def _in_words(error: RatchetError) -> str:
     """The message and, on a line of its own, the next step: as the command line has it."""
     told = f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else "")
-    return told.encode(errors="replace").decode()
+    return sendable(told)
 
 
 def _failed(error: RatchetError) -> CallToolResult:

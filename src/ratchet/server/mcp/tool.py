@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import iter_route_contexts
 
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, text_decoder
 from ratchet.operations import Operation
 from ratchet.server.mcp.api import LONGEST_ANSWER, Asker, Question, Reply
 
@@ -363,7 +362,7 @@ def _next(reply: Reply) -> int | str | None:
 def _part(offset: int, reply: Reply) -> Told:
     """A part of a text. It ends where a character does, so that the next part begins with one."""
     end = offset + len(reply.body)
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder = text_decoder()
     text = decoder.decode(reply.body, final=end >= reply.size)
     end -= len(decoder.getstate()[0])
     return {"text": text, "next_offset": end if end < reply.size else None, "size": reply.size}

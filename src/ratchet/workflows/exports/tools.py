@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.value_schema import unknown_keywords
-from ratchet.kernel import Misuse
+from ratchet.kernel import Misuse, decoded
 from ratchet.tools.call import ToolCallFailed
 from ratchet.tools.definition import ExecutableBody, FunctionBody, LlmBody, OpenApiBody, Tool, ToolType
 from ratchet.tools.functions import announced_function
@@ -175,7 +175,7 @@ def carried_files(tool: Tool, body: ExecutableBody) -> dict[str, bytes]:
             raise NotPortable(f"has the script {name}, which cannot be read: {error.strerror}") from error
         if hashlib.sha256(content).hexdigest() != wanted:
             raise NotPortable(f"has the script {name}, which has changed since the tool was added")
-        for module in _imported(content.decode(errors="replace")) if path.suffix == ".py" else ():
+        for module in _imported(decoded(content)) if path.suffix == ".py" else ():
             if (path.parent / f"{module}.py").exists() or (path.parent / module).is_dir():
                 raise NotPortable(f"has the script {name}, which imports {module} from beside it")
         found[name] = content

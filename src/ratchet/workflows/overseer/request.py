@@ -15,7 +15,7 @@ from typing import Any
 from ratchet.engines.registry import EngineContext, open_engine, require_model
 from ratchet.flowkit.spec import WORKFLOW_ID, WorkflowSpec, name_problem
 from ratchet.flowkit.writer import write_spec
-from ratchet.kernel import Conflict, Misuse, RatchetError, RunId, RunStatus, Usage
+from ratchet.kernel import Conflict, Misuse, RatchetError, RunId, RunStatus, Usage, sendable
 from ratchet.ledger import EventFilter, Run, follow_async
 from ratchet.ledger.events import last_id
 from ratchet.ledger.runs import get_run
@@ -247,7 +247,7 @@ def slug(sentence: str) -> str:
 
 def checked_sentence(sentence: str) -> str:
     """What was asked for, without what no text has. Raises `Misuse` for what is empty, too long or an accident."""
-    text = sentence.encode(errors="replace").decode().replace("\0", "").strip()
+    text = sendable(sentence).replace("\0", "").strip()
     if not text:
         raise Misuse(
             "there is nothing to plan: the sentence is empty", hint="say what the workflow should do"

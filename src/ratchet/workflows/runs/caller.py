@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ratchet.flowkit.errors import StepFailed, StepHeld
 from ratchet.flowkit.execution import Inside, Result, StepCall, StepError
 from ratchet.flowkit.spec import StepType, WorkflowSpec
-from ratchet.kernel import NotFound, exhausted
+from ratchet.kernel import NotFound, decoded, exhausted
 from ratchet.ledger import Spender, Transaction, to_json
 from ratchet.ledger.questions import ANSWER_SCHEMA, ApprovalStatus, request_approval
 from ratchet.ledger.workflows import find_step_result, keep_step_result
@@ -131,7 +131,7 @@ def _threads(path: Path) -> Iterator[list[str]]:
 def _stat(path: Path) -> list[str] | None:
     """The words of its line behind the name, which may hold anything."""
     try:
-        return (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return decoded((path / "stat").read_bytes()).rpartition(")")[2].split()
     except OSError:
         return None
 
