@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ratchet.kernel import Direction, Misuse, TrialStatus
-from ratchet.ledger.trial_pages import TrialOrigin
+from ratchet.ledger.trials import TrialOrigin
 from ratchet.research.simulation import (
     LANDSCAPES,
     Band,

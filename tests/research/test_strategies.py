@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from ratchet.kernel import Direction, Misuse, RatchetError, TrialStatus
-from ratchet.ledger.trial_pages import TrialOrigin
+from ratchet.ledger.trials import TrialOrigin
 from ratchet.research.strategy import (
     ISLANDS,
     PLATEAU,

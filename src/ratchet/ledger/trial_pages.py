@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from ratchet.kernel import Direction, NotFound, TrialStatus, exp_id
 from ratchet.ledger.tables import lessons, trial_tallies, trials
 from ratchet.ledger.transaction import Transaction
-from ratchet.ledger.trials import ALL, LINES, Trial, trial_of
+from ratchet.ledger.trials import ALL, LINES, Trial, TrialOrigin, trial_of
 
 Key = tuple[int, int | None]
 Most = int | sa.ColumnElement[int]
@@ -173,23 +173,6 @@ class KeptScore(NamedTuple):
     number: int
     score: float | None
     ended_at: int | None
-
-
-class TrialOrigin(NamedTuple):
-    """As much of a trial as a strategy knows of it."""
-
-    number: int
-    parent: int | None
-    specialist: str
-    status: TrialStatus | None
-    score: float | None
-    origin: Any
-    measurements: Any
-    ended_at: int | None
-
-    @classmethod
-    def of(cls, trial: Trial) -> TrialOrigin:
-        return cls._make(getattr(trial, name) for name in cls._fields)
 
 
 class TrialBranch(NamedTuple):

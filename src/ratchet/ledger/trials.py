@@ -103,6 +103,23 @@ class Trial(NamedTuple):
         return exp_id(self.number)
 
 
+class TrialOrigin(NamedTuple):
+    """As much of a trial as a strategy knows of it."""
+
+    number: int
+    parent: int | None
+    specialist: str
+    status: TrialStatus | None
+    score: float | None
+    origin: Any
+    measurements: Any
+    ended_at: int | None
+
+    @classmethod
+    def of(cls, trial: Trial) -> TrialOrigin:
+        return cls._make(getattr(trial, name) for name in cls._fields)
+
+
 def trial_of(row: Sequence[Any]) -> Trial:
     return Trial._make((*row[:_STATUS], _STATUSES[row[_STATUS]], *row[_STATUS + 1 :]))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratchet.kernel import Misuse, decoded, exp_id
-from ratchet.ledger.trial_pages import TrialOrigin
+from ratchet.ledger.trials import TrialOrigin
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.measurement.checkout import RecipePaths, read_recipe
 from ratchet.research.measurement.inspection import Outline, compiler

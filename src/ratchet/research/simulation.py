@@ -14,7 +14,7 @@ from statistics import quantiles
 from typing import Any, Protocol
 
 from ratchet.kernel import Direction, Misuse, TrialStatus
-from ratchet.ledger.trial_pages import TrialOrigin
+from ratchet.ledger.trials import TrialOrigin
 from ratchet.research.adapter import KeepRule
 from ratchet.research.decision import Champion, calibrate, decide, run_level
 from ratchet.research.measurement.result import Measurement

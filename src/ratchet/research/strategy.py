@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from ratchet.kernel import Direction, Misuse, RatchetError, TrialStatus
-from ratchet.ledger.trial_pages import TrialOrigin
+from ratchet.ledger.trials import TrialOrigin
 
 ISLANDS = 4
 # Programs of an island that may become parents; the worst goes when there is a better one.

@@ -19,8 +19,7 @@ from ratchet.judges import Candidate, Judged, Report
 from ratchet.judges.judge import ruled
 from ratchet.kernel import Outcome, StateChanged, TrialStatus, Usage, exact_bytes
 from ratchet.ledger import Spender, Transaction
-from ratchet.ledger.trial_pages import TrialOrigin
-from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, open_trial, try_again
+from ratchet.ledger.trials import Ending, Submission, Trial, TrialOrigin, end_trial, open_trial, try_again
 from ratchet.ledger.usage import total
 from ratchet.loop import KEPT, Judgement, judge_candidate, passed
 from ratchet.research.campaign import BEST, Campaign, SoFar

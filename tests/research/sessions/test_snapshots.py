@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, TrialStatus
-from ratchet.research.sessions.context import Idea
+from ratchet.research.sessions.inputs import Idea
 from ratchet.workspaces import WorkspaceKind
 from tests.research.sessions.lab import GOOD, RECIPE, Lab, use
 

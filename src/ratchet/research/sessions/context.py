@@ -30,6 +30,7 @@ from ratchet.ledger.research import Standing, get_standing
 from ratchet.ledger.trials import Trial, find_trial, get_trial
 from ratchet.research.adapter import AllHooks, SessionFacts, Specialist, TaskAdapter
 from ratchet.research.measurement.checkout import CandidateFiles
+from ratchet.research.sessions.inputs import Idea
 from ratchet.research.tasks.folder import open_plain
 from ratchet.workspaces import Repository, Workspace, WorkspaceError
 
@@ -213,16 +214,6 @@ class TrialSnapshot:
 
     trial: Trial
     commit: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idea:
-    """What a specialist says about the change in its workspace. `parent` is the trial that the workspace stands on."""
-
-    hypothesis: str
-    parent: int
-    expected_delta: str = ""
-    notes: str = ""
 
 
 Submit = Callable[[Idea], Awaitable[Trial]]

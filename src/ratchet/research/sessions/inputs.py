@@ -8,9 +8,21 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import Any
 
 from ratchet.kernel import Misuse, shortened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idea:
+    """What a specialist says about the change in its workspace. `parent` is the trial that the workspace stands on."""
+
+    hypothesis: str
+    parent: int
+    expected_delta: str = ""
+    notes: str = ""
+
 
 NO_HYPOTHESIS = "no hypothesis was given"
 _LABEL = re.compile(

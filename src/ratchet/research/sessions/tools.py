@@ -23,7 +23,6 @@ from ratchet.research.sessions import inputs, parameters
 from ratchet.research.sessions.context import (
     OFFSET,
     TRIAL,
-    Idea,
     SessionContext,
     TrialSnapshot,
     form,
@@ -33,7 +32,7 @@ from ratchet.research.sessions.context import (
     text,
     tool_answer,
 )
-from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.sessions.inputs import Idea, trial_number
 from ratchet.research.views.trials import feedback_of
 from ratchet.sandbox import Bounds, Finished, Node, Policy, run
 from ratchet.sandbox.policy import is_shown
