@@ -23,8 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+from ratchet.files import sync_file_system
 from ratchet.kernel import RatchetError
-from ratchet.ledger.files import sync_file_system
 from ratchet.placement.work import NodeNeeds, WorkLost, content_hash
 
 _KEPT_SECONDS = 7 * 86400.0
