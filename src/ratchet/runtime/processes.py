@@ -243,7 +243,7 @@ def list_processes(tx: Transaction) -> list[Process]:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FleetNode:
     """A machine on which processes work, or a node of the cluster that they place work on.
 
     Of a machine `slots` are jobs at once. `cpus_used` is what the cluster says of its own; a machine does not count it.
@@ -264,10 +264,10 @@ class Node:
     beat_at: int
 
 
-def list_nodes(tx: Transaction, dead_after_seconds: float) -> list[Node]:
+def list_nodes(tx: Transaction, dead_after_seconds: float) -> list[FleetNode]:
     """The machines by name, and then the nodes of their clusters as the processes saw them last."""
     by_host: dict[str, list[Process]] = {}
-    clusters: dict[str, Node] = {}
+    clusters: dict[str, FleetNode] = {}
     for process in list_processes(tx):
         by_host.setdefault(process.host, []).append(process)
         if not is_silent(process, tx.now, dead_after_seconds):
@@ -277,11 +277,11 @@ def list_nodes(tx: Transaction, dead_after_seconds: float) -> list[Node]:
     return [*machines, *sorted(clusters.values(), key=lambda each: each.name)]
 
 
-def _machine_node(tx: Transaction, host: str, found: list[Process], dead_after_seconds: float) -> Node:
+def _machine_node(tx: Transaction, host: str, found: list[Process], dead_after_seconds: float) -> FleetNode:
     living = [each for each in found if not is_silent(each, tx.now, dead_after_seconds)]
     newest = max(living or found, key=lambda each: each.started_at).reported()
     roles = Counter(each.role for each in living)
-    return Node(
+    return FleetNode(
         name=host,
         kind="machine",
         state="alive" if living else "dead",
@@ -298,8 +298,8 @@ def _machine_node(tx: Transaction, host: str, found: list[Process], dead_after_s
     )
 
 
-def _cluster_node(row: dict[str, Any], process: Process) -> Node:
-    return Node(
+def _cluster_node(row: dict[str, Any], process: Process) -> FleetNode:
+    return FleetNode(
         name=f"{row['name']} ({row['id'][:8]})",
         kind=process.reported().placement.partition(" ")[0],
         state="alive",

@@ -133,7 +133,7 @@ class Denied(Exception):
         self.status = status
 
 
-class Asked(NamedTuple):
+class EgressRequest(NamedTuple):
     """Where a request wants to go, and what the other side is sent first: nothing in a tunnel."""
 
     host: str
@@ -180,7 +180,7 @@ class Egress:
             self._open.discard(writer)
             writer.close()
 
-    async def _lead(self, near: Streams, asked: Asked) -> None:
+    async def _lead(self, near: Streams, asked: EgressRequest) -> None:
         far = await self._reached(asked.host, asked.port)
         self._open.add(far[1])
         try:
@@ -257,7 +257,7 @@ def _refuse(writer: asyncio.StreamWriter, denial: Denied) -> None:
     writer.write(f"{head}\r\nconnection: close\r\n\r\n".encode() + body)
 
 
-async def _asked(reader: asyncio.StreamReader) -> Asked:
+async def _asked(reader: asyncio.StreamReader) -> EgressRequest:
     """Raises `Denied` for what cannot be a request to a proxy."""
     head = await reader.readuntil(b"\r\n\r\n")
     first, _, rest = head[:-4].partition(b"\r\n")
@@ -269,7 +269,7 @@ async def _asked(reader: asyncio.StreamReader) -> Asked:
         host, port = _split(target)
         if port is None or not 0 < port < 65536:
             raise Denied("400 Bad Request", f"{target[:200]!r} is not a host and a port")
-        return Asked(host, port, None)
+        return EgressRequest(host, port, None)
     url = _URL.fullmatch(target)
     host, port = _split(url[1]) if url else ("", None)
     port = 80 if port is None else port
@@ -284,4 +284,4 @@ async def _asked(reader: asyncio.StreamReader) -> Asked:
         b"Host: " + url[1].encode("latin-1"),
         *kept,
     ]
-    return Asked(host, port, b"\r\n".join([*lines, b"Connection: close", b"", b""]))
+    return EgressRequest(host, port, b"\r\n".join([*lines, b"Connection: close", b"", b""]))

@@ -26,7 +26,7 @@ from ratchet.runtime.call import Call
 from ratchet.runtime.job import Job, JobStatus, get_job, list_jobs
 from ratchet.runtime.jobs import QueueState, configured_rules, list_queues, set_paused
 from ratchet.runtime.operations.runs import Reason, RunFilter
-from ratchet.runtime.processes import Node, Process, list_nodes, list_processes
+from ratchet.runtime.processes import FleetNode, Process, list_nodes, list_processes
 
 if TYPE_CHECKING:
     from ratchet.ledger import Transaction
@@ -400,7 +400,7 @@ def processes(call: Call) -> Listing[ProcessAnswer]:
         return Listing([ProcessAnswer.of(each) for each in list_processes(tx)])
 
 
-def _used(node: Node) -> str:
+def _used(node: FleetNode) -> str:
     if node.kind == "machine":
         return f"{node.busy}/{node.slots} slots"
     return f"{node.cpus_used or 0:g}/{node.cpus:g} CPUs"
@@ -425,7 +425,7 @@ def _used(node: Node) -> str:
     },
     empty="No process works on this ledger. `ratchet serve` or `ratchet worker` starts one.",
 )
-def nodes(call: Call) -> Listing[Node]:
+def nodes(call: Call) -> Listing[FleetNode]:
     """List the machines on which processes work, and the nodes of their cluster.
 
     Slots are jobs at once. A node of a cluster shows what the cluster has given out of its CPUs, as a worker that
