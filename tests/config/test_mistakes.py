@@ -148,7 +148,7 @@ def test_a_table_that_was_pasted_under_the_first_one_is_told(place: Place) -> No
         ("/mnt/artifacts", "must be s3://BUCKET/PREFIX"),
         ("s3:///prefix", "must be s3://BUCKET/PREFIX"),
         ("gs://bucket", "must be s3://BUCKET/PREFIX"),
-        ("s3://key:word@bucket", "must not carry a key"),
+        ("s3://key:word@bucket", "must not contain a key"),
         ("s3://bucket?secret=x", "has the parameter 'secret'"),
     ],
 )

@@ -303,7 +303,7 @@ def delete(
 def versions(call: Call, window: Window, name: AgentName) -> Listing[ListedVersion]:
     """List the versions of an agent, newest first.
 
-    @ is the current version, o any other, and a line leads down to the version that one was made from; what stands in a
+    @ is the current version, o any other, and a line leads down to the version that one was made from; what is in a
     column of its own is a variant. Versions are commits: `git log` works in the agent's repo.git.
     """
     with call.read() as tx:

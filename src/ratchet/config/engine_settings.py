@@ -297,7 +297,7 @@ def _address(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError("must start with http:// or https://")
     if "@" in url:
-        raise ValueError("must not carry a password; name the variable that holds it in key_variable")
+        raise ValueError("must not contain a password; name the variable that holds it in key_variable")
     return url.rstrip("/")
 
 

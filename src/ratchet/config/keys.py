@@ -205,7 +205,7 @@ def _bucket(url: str) -> str:
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("must be s3://BUCKET/PREFIX; leave it out to keep artifacts in the home")
     if "@" in parts.netloc:
-        raise ValueError("must not carry a key; put it into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        raise ValueError("must not contain a key; put it into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     unknown = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} - {"endpoint", "region"}
     if unknown:
         raise ValueError(f"has the parameter {min(unknown)!r}; there are endpoint and region")
@@ -262,7 +262,7 @@ def _collector(endpoint: str) -> str:
     if not endpoint.startswith(("http://", "https://")):
         raise ValueError("must start with http:// or https://")
     if "@" in endpoint:
-        raise ValueError("must not carry a password; put credentials into OTEL_EXPORTER_OTLP_HEADERS")
+        raise ValueError("must not contain a password; put credentials into OTEL_EXPORTER_OTLP_HEADERS")
     return endpoint
 
 

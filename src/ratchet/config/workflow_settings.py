@@ -13,7 +13,7 @@ def _server(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError("must start with http:// or https://")
     if "@" in url:
-        raise ValueError("must not carry a password; put the key of the server into memory.qdrant.api_key")
+        raise ValueError("must not contain a password; put the key of the server into memory.qdrant.api_key")
     return url
 
 

@@ -368,7 +368,7 @@ def _checked(end: Finished, bounds: Bounds) -> Finished:
         except (ValueError, RecursionError) as error:
             return replace(end, problem=f"ended without a JSON result: {error}")
     elif end.exit_code == 1:
-        return replace(end, problem=last_line(decoded(end.stderr))[:500] or "failed without a word")
+        return replace(end, problem=last_line(decoded(end.stderr))[:500] or "failed, and printed no reason")
     return end
 
 

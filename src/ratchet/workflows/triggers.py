@@ -387,7 +387,7 @@ def add(
     """Have a workflow run for each message that comes.
 
     A message of Redis streams, AMQP or Kafka, a signed request or a file that appears starts one run, also where it is
-    delivered twice, and its source is told so after the run is recorded. The fields of a message are inputs of the
+    delivered twice, and it is acknowledged after the run is recorded. The fields of a message are inputs of the
     workflow. A message that can start no run is recorded with the reason and not asked for again.
     """
     from ratchet.workflows.saved import load_saved

@@ -61,7 +61,7 @@ def test_a_role_a_tier_or_a_model_is_found(choice: str, names: list[str]) -> Non
         ("opnai/model", "there is no endpoint 'opnai' for the model 'opnai/model'; the nearest is 'openai'"),
         ("local/", "names no model"),
         ("http://host/v1", "names no model"),
-        ("http://me:hunter2@host/v1#m", "must not carry a password"),
+        ("http://me:hunter2@host/v1#m", "must not contain a password"),
     ],
 )
 def test_what_is_not_there_is_refused_and_the_nearest_named(choice: str, message: str) -> None:
@@ -161,7 +161,7 @@ def test_a_role_can_be_set_by_a_variable(config_place: ConfigPlace) -> None:
         ("[llm.roles.code]\nfast = []", "code.fast must name models"),
         ("[llm.roles.'a.b']\nfast = 'x/y'", "the name 'a.b' must be"),
         ("[llm.endpoints.local]\nbase_url = 'host:80'", "must start with http:// or https://"),
-        ("[llm.endpoints.local]\nbase_url = 'http://u:hunter2@h'", "must not carry a password"),
+        ("[llm.endpoints.local]\nbase_url = 'http://u:hunter2@h'", "must not contain a password"),
         ("[llm.prices.m]\ninput = -1\noutput = 1", "greater than or equal to 0"),
     ],
 )

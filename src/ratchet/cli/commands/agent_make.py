@@ -144,7 +144,7 @@ def propose(
 ) -> int | None:
     """Have an incident fixed: a change that must answer its call, which becomes an eval.
 
-    The engine is told what went wrong, with the input. The new version is used only if it passes all that any change
+    The engine gets what went wrong, with the input. The new version is used only if it passes all that any change
     must pass, and answers that call: without a failure, or as --expect says. Once it is promoted, the call is an eval
     of the agent. Exits with 0 when something was decided, 1 when the change failed.
     """

@@ -181,7 +181,7 @@ def save(session: CliSession, file: str, name: str | None) -> None:
 def profile(session: CliSession, wanted: str, last: int) -> None:
     """Show where the time of a workflow goes, and what to improve first.
 
-    A number is a run; a name stands for the last runs of that workflow. Steps with a * are on the critical path: only
+    A number is a run; a name means the last runs of that workflow. Steps with a * are on the critical path: only
     shortening one of them makes the workflow faster.
     """
     from ratchet.workflows.profile import profile_run

@@ -184,7 +184,7 @@ def _at_address(name: str) -> ModelCandidate:
         raise Misuse(f"{name!r} names no model", hint=f"write {address}{mark or '#'}MODEL")
     if "@" in address:
         raise Misuse(
-            "the address of a model must not carry a password",
+            "the address of a model must not contain a password",
             hint="describe it in ratchet.toml under [llm.endpoints.NAME], with key_variable",
         )
     return ModelCandidate(

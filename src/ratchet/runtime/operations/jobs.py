@@ -238,7 +238,7 @@ def jobs(
 def show(call: Call, job_id: JobNumber) -> JobWithTries:
     """Show one job with the tries that failed.
 
-    Where it stands, how often it was tried, which process has it, and its error if it has failed.
+    Its status, how often it was tried, which process has it, and its error if it has failed.
     """
     with call.read() as tx:
         job = get_job(tx, job_id)
