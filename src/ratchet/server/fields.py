@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Path, Query, Request, Response
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ratchet.engines.registry import names_recording
 from ratchet.kernel import sendable
@@ -69,8 +69,6 @@ def _sendable(value: Any, depth: int = _DEPTH) -> Any:
 
 # Whole milliseconds in the ledger, ISO-8601 in UTC outside.
 Moment = Annotated[datetime, BeforeValidator(_moment)]
-# What was put into words already.
-Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Json = Annotated[Any, BeforeValidator(_sendable)]
 # Text from programs that nobody has checked.
 Foreign = Annotated[str, BeforeValidator(_sendable)]

@@ -224,7 +224,7 @@ class LedgerCaller:
                 hint=failed.hint,
                 blocks=failed.blocks,
             ) from failed
-        self._check(call, called.value)
+        self._check(called.value)
         self._record(call, work.fixed, called.use, called=called)
         metrics = metrics_of(called)
         if key is not None and not called.simulated:
@@ -335,7 +335,7 @@ class LedgerCaller:
         kept = keep_value(tx, self._job.ledger.artifacts, value, run_id=self._job.run_id, name=name)
         keep_step_result(tx, key, kept, metrics)
 
-    def _check(self, call: StepCall, value: Any) -> None:
+    def _check(self, value: Any) -> None:
         try:
             to_json(value)
         except (TypeError, ValueError, RecursionError) as error:
