@@ -23,7 +23,7 @@ from ratchet.flowkit.spec import (
 )
 from ratchet.kernel import RunId
 from ratchet.runtime import Runtime
-from ratchet.sandbox import Policy, run
+from ratchet.sandbox import Bounds, Policy, run
 from ratchet.workflows.exports import NotExportable, Target, export_workflow
 from tests.workflows.exports.machine import Machine
 from tests.workflows.exports.specs import article, one_step, python
@@ -101,6 +101,7 @@ def in_wasm(machine: Machine, packages: Path, *arguments: str) -> Any:
         run(
             [node, str(machine.folder / "run_workflow.mjs"), *arguments, "--json"],
             cwd=machine.folder,
+            bounds=Bounds(wall_seconds=600.0),
             policy=Policy(readable=(machine.folder, packages), environment={"PATH": os.defpath}),
         )
     )
