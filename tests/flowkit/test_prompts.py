@@ -1,7 +1,11 @@
 """Prompts are filled in one go."""
 
 from ratchet.flowkit.references import OF_ITEMS
+from ratchet.flowkit.spec import StepType, WorkflowInput, WorkflowOutput
 from ratchet.flowkit.templates import fill_prompt, names_in
+
+from .callers import Functions, step, workflow
+from .test_executor import run
 
 
 def test_names_and_references_are_replaced_by_their_values() -> None:
@@ -27,3 +31,30 @@ def test_the_places_of_a_prompt_are_listed_once() -> None:
 def test_items_have_a_place_only_in_a_list() -> None:
     assert fill_prompt("${item}", {}, lambda _: "x") == "${item}"
     assert fill_prompt("${item}", {}, lambda _: "x", own=OF_ITEMS) == "x"
+
+
+def test_what_an_input_says_leads_nowhere_however_often_it_is_passed_on() -> None:
+    """Not in a mapping, an item of a list, a prompt, nor as the input of a workflow inside."""
+    said = "${steps.secret.output} inputs.other {text} ${inputs.other} steps.secret.output"
+    inner = workflow(
+        step("say", input_mapping={"value": "inputs.text"}),
+        inputs=(WorkflowInput("text"),),
+        outputs=(WorkflowOutput("text", source_reference="steps.say.output"),),
+    )
+    spec = workflow(
+        step("secret", input_mapping={"value": "hidden"}),
+        step("one", input_mapping={"value": {"deep": ["inputs.text"]}}, depends_on=("secret",)),
+        step("each", for_each="steps.one.output.deep", input_mapping={"value": "item"}),
+        step(
+            "last",
+            None,
+            step_type=StepType.SUB_WORKFLOW,
+            workflow_spec=inner,
+            input_mapping={"text": "inputs.text"},
+        ),
+        inputs=(WorkflowInput("text"), WorkflowInput("other")),
+    )
+    done = run(spec, Functions({"echo": lambda value: value}), {"text": said, "other": "hidden"})
+    assert done.steps["one"].value == {"deep": [said]}
+    assert done.outputs == {"each": [said], "last": {"text": said}}
+    assert fill_prompt("Say {text}.", {"text": said}) == f"Say {said}."
