@@ -159,6 +159,7 @@ RUNS = ("tests.py does something else by itself, beside its tests", "")
         ("\n\nclass", "\n\npytestmark = pytest.mark.usefixtures('name')\n\n\nclass", RUNS),
         ("\n\nclass", "\n\npytest.approx.x = 1\n\n\nclass", RUNS),
         ("import pytest\n", "import pytest\nfrom helping import *\n", RUNS),
+        ("\n\nclass", "\n\nif __name__ != '__main__':\n    pytest.approx.x = 1\n\n\nclass", RUNS),
         # What is only more is welcome.
         (
             "from words import greeting_for",

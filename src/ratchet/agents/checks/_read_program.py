@@ -153,7 +153,7 @@ def _parts(node: ast.stmt) -> list[tuple[str, ast.AST]]:
             return [(name, node)]
         case ast.Pass() | ast.Expr(value=ast.Constant()):
             return []
-        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+        case ast.If(orelse=[]) if ast.unparse(node.test) == "__name__ == '__main__'":
             return []
         case _:
             return [(_RUNS, node)]
