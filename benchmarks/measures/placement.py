@@ -48,10 +48,10 @@ import ray
 ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
 task = ray.remote(max_retries=0)(lambda given: given)
 ray.get(task.remote(1))
-for _ in range(int(sys.argv[2])):
+for _ in sys.stdin:
     began = time.perf_counter()
     ray.get(task.remote(1))
-    print((time.perf_counter() - began) * 1000)
+    print((time.perf_counter() - began) * 1000, flush=True)
 """
 
 
@@ -62,7 +62,7 @@ def measure(stage: Stage, scale: Scale) -> Result:
         " machine is killed",
         ["placed", "p50", "p95", "to bare"],
     )
-    direct = [_timed(lambda: _directly(), scale.steps) for _ in range(scale.repeats)]
+    direct = [_timed(_directly, scale.steps) for _ in range(scale.repeats)]
     local = [_timed(lambda: carry_out(LOCAL, _work()), scale.steps) for _ in range(scale.repeats)]
     result.rows.append(_row("a call, µs", [[each * 1000 for each in run] for run in direct], None))
     result.rows.append(_row("`local`, µs", [[each * 1000 for each in run] for run in local], direct, 1000))
@@ -96,10 +96,8 @@ def _measure_ray(python: str, stage: Stage, scale: Scale, result: Result) -> Non
     cluster = RayCluster(python, 1, cpus=_SLOTS)
     try:
         placement = _brokered([python, "-P", "-m", "ratchet.placement.ray_tasks", cluster.address], stage)
-        bare, placed = [], []
-        for _ in range(scale.repeats):
-            bare.append(_bare(python, cluster.address, scale.steps))
-            placed.append(_timed(lambda: carry_out(placement, _work()), scale.steps))
+        both = [_in_turns(python, cluster.address, placement, scale.steps) for _ in range(scale.repeats)]
+        bare, placed = [each[0] for each in both], [each[1] for each in both]
         result.rows.append(_row("Ray, a bare task, ms", bare, None))
         result.rows.append(_row("`ray`, ms", placed, bare))
         one = [_rate(placement, _SLOTS) for _ in range(scale.repeats)]
@@ -132,13 +130,17 @@ async def _directly() -> object:
     return None
 
 
-def _timed(once: Callable[[], Awaitable[object]], times: int) -> list[float]:
+def _timed(
+    once: Callable[[], Awaitable[object]], times: int, *, between: Callable[[], None] = lambda: None
+) -> list[float]:
     """Milliseconds of each, after one that starts what has to be started."""
 
     async def main() -> list[float]:
         await once()
+        between()
         taken = []
         for _ in range(times):
+            between()
             began = time.perf_counter()
             await once()
             taken.append((time.perf_counter() - began) * 1000)
@@ -147,11 +149,27 @@ def _timed(once: Callable[[], Awaitable[object]], times: int) -> list[float]:
     return asyncio.run(main())
 
 
-def _bare(python: str, address: str, times: int) -> list[float]:
-    said = subprocess.run(
-        [python, "-c", _BARE, address, str(times)], capture_output=True, text=True, check=True
-    )
-    return [float(line) for line in said.stdout.split()]
+def _in_turns(python: str, address: str, placement: Placement, times: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of bare tasks and of placed ones, one after the other, so that what else the machine does burdens
+    both."""
+    command = [python, "-c", _BARE, address]
+    bare: list[float] = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        asked, said = child.stdin, child.stdout
+
+        def ask() -> None:
+            asked.write("go\n")
+            asked.flush()
+            bare.append(float(said.readline()))
+
+        async def once() -> None:
+            await carry_out(placement, _work())
+
+        placed = _timed(once, times, between=ask)
+        child.stdin.close()
+    return bare[1:], placed
 
 
 def _rate(placement: Placement, slots: int) -> float:

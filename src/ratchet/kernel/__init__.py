@@ -22,6 +22,7 @@ from ratchet.kernel.errors import (
     with_hint,
 )
 from ratchet.kernel.status import (
+    PLACEMENT_KINDS,
     REOPENED,
     RUN_TRANSITIONS,
     STEP_TRANSITIONS,
@@ -29,6 +30,7 @@ from ratchet.kernel.status import (
     Direction,
     Limits,
     Outcome,
+    PlacementChoice,
     RunStatus,
     StepStatus,
     TrialStatus,

@@ -1,4 +1,5 @@
-"""What becomes of work: the statuses of runs, steps and trials, what a judge says of a candidate, and what it costs.
+"""What becomes of work: the statuses of runs, steps and trials, what a judge says of a candidate, what it costs, and
+what it needs where it is done.
 
 A status that maps to nothing is final: nothing revives it. Only `ratchet.ledger.statuses` writes statuses, and it
 asks `check_transition` first.
@@ -280,3 +281,29 @@ class Limits:
             if limit is not None and (used >= limit if reached else used > limit):
                 return each.name, float(used), float(limit)
         return None
+
+
+PLACEMENT_KINDS = ("local", "ray", "processes")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementChoice:
+    """Where a task or a tool wants to run, and what it needs there. What it leaves out is as it would be without."""
+
+    kind: str = ""
+    cpus: float | None = None
+    memory_mb: int | None = None
+    gpus: int | None = None
+    gpu_type: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    wall_seconds: float | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As a file has it."""
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            name: dict(value) if name == "labels" else value
+            for name, value in said.items()
+            if value not in (None, "", {})
+        }

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from ratchet.placement.node import NodeContext, NodeUnfit, facts, packed_directory, unpack_directory
     from ratchet.placement.work import (
         LOCAL,
-        PLACEMENT_KINDS,
         ClusterAway,
         Local,
         NodeNeeds,
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
         Order,
         PlacedWork,
         Placement,
-        PlacementChoice,
         Ticket,
         WorkDone,
         WorkFailed,
         WorkLost,
         WorkNews,
         carry_out,
+        chosen_needs,
         content_hash,
     )
 else:

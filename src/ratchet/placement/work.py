@@ -7,13 +7,12 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from ratchet.kernel import RatchetError
+from ratchet.kernel import PlacementChoice, RatchetError
 
 T = TypeVar("T")
-PLACEMENT_KINDS = ("local", "ray", "processes")
 
 
 class WorkLost(RatchetError):
@@ -47,37 +46,16 @@ class NodeNeeds:
     wall_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementChoice:
-    """Where a task or a tool wants to run, and what it needs there. What it leaves out is as it would be without."""
-
-    kind: str = ""
-    cpus: float | None = None
-    memory_mb: int | None = None
-    gpus: int | None = None
-    gpu_type: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    wall_seconds: float | None = None
-
-    def needs(self, usual: NodeNeeds) -> NodeNeeds:
-        return NodeNeeds(
-            cpus=usual.cpus if self.cpus is None else self.cpus,
-            memory_bytes=usual.memory_bytes if self.memory_mb is None else self.memory_mb * 1024 * 1024,
-            gpus=usual.gpus if self.gpus is None else self.gpus,
-            gpu_type=self.gpu_type or usual.gpu_type,
-            labels={**usual.labels, **self.labels},
-            wall_seconds=usual.wall_seconds if self.wall_seconds is None else self.wall_seconds,
-        )
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """As a file has it."""
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            name: dict(value) if name == "labels" else value
-            for name, value in said.items()
-            if value not in (None, "", {})
-        }
+def chosen_needs(choice: PlacementChoice, usual: NodeNeeds) -> NodeNeeds:
+    """What a task or a tool says that it needs, and what is usual where it says nothing."""
+    return NodeNeeds(
+        cpus=usual.cpus if choice.cpus is None else choice.cpus,
+        memory_bytes=usual.memory_bytes if choice.memory_mb is None else choice.memory_mb * 1024 * 1024,
+        gpus=usual.gpus if choice.gpus is None else choice.gpus,
+        gpu_type=choice.gpu_type or usual.gpu_type,
+        labels={**usual.labels, **choice.labels},
+        wall_seconds=usual.wall_seconds if choice.wall_seconds is None else choice.wall_seconds,
+    )
 
 
 @dataclass(frozen=True, slots=True)

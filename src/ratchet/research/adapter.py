@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ratchet.kernel import Direction, TrialStatus
-from ratchet.placement import PlacementChoice
+from ratchet.kernel import Direction, PlacementChoice, TrialStatus
 from ratchet.sandbox import Bounds
 from ratchet.workspaces.trees import is_litter
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ratchet.kernel import PlacementChoice
 from ratchet.kernel.semver import Bump
-from ratchet.placement import PlacementChoice
 
 if TYPE_CHECKING:
     from ratchet.flowkit.spec import ToolDefinition

@@ -26,6 +26,7 @@ from ratchet.placement import (
     WorkFailed,
     WorkLost,
     carry_out,
+    chosen_needs,
     content_hash,
     packed_directory,
     placement_for,
@@ -101,7 +102,7 @@ def _needs(tool: Tool, occasion: Occasion, seconds: float) -> NodeNeeds:
         memory_bytes=bounds_for(tool, occasion, seconds).memory_bytes,
         wall_seconds=seconds + install + _GRACE_SECONDS,
     )
-    return tool.placement.needs(usual)
+    return chosen_needs(tool.placement, usual)
 
 
 def _listener(occasion: Occasion) -> Callable[[bytes], None] | None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ratchet.kernel import PLACEMENT_KINDS, PlacementChoice
 from ratchet.kernel.semver import Bump, is_semver
-from ratchet.placement import PLACEMENT_KINDS, PlacementChoice
 from ratchet.tools.definition import (
     CALLABLE,
     Body,

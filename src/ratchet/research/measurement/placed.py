@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ratchet.judges.scratch import in_thread
 from ratchet.kernel import Conflict, RatchetError, TrialStatus
-from ratchet.placement import NodeContext, NodeNeeds, NodeUnfit, Order, content_hash
+from ratchet.placement import NodeContext, NodeNeeds, NodeUnfit, Order, chosen_needs, content_hash
 from ratchet.research.adapter import MOST_SLOTS, Slots, TaskAdapter
 from ratchet.research.measurement.checkout import CANDIDATE_BOUNDS
 from ratchet.research.measurement.result import Measurement, Unmeasured
@@ -97,7 +97,7 @@ class Shipment:
             gpus=len(first) if gpu else 0,
             memory_bytes=max(memory, default=None),
         )
-        return task.placement.needs(usual)
+        return chosen_needs(task.placement, usual)
 
     def _file(self, commit: str, path: str) -> _File:
         entry = self.repository.list_files(commit)[path]

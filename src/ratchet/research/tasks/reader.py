@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ratchet.kernel import Direction, Misuse, RatchetError
-from ratchet.placement import PlacementChoice
+from ratchet.kernel import Direction, Misuse, PlacementChoice, RatchetError
 from ratchet.research.adapter import (
     DataSource,
     EvaluatorProgram,
