@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.agents.client import Callee, call
 from ratchet.config import Loaded
-from ratchet.runtime import Runtime
+from ratchet.runtime import Kinds, Runtime, open_ledger, open_runtime
 from tests.agents.host.homes import Home, said
+from tests.runtime.worker_process import load
 from tests.server.conftest import Start
 from tests.waiting import eventually_async
 
@@ -31,6 +33,21 @@ def test_serve_answers_for_the_agents_of_its_home_and_ends_them(
     code, _ = server.stop()
     assert (code, "Traceback" in server.words) == (0, False), server.words
     assert home.processes() == []
+
+
+@pytest.mark.soak
+def test_an_agent_is_called_from_another_home_at_the_host_that_has_it(
+    start_server: Start, runtime: Runtime, loaded: Loaded, url: str, tmp_path: Path
+) -> None:
+    elsewhere = load(tmp_path / "elsewhere", url, **{"runtime.dead_after_seconds": 60.0})
+    start_server(url)
+    # Made after its host has begun, which therefore has not said yet that it is there.
+    Home(runtime, loaded).make_agent()
+    with open_ledger(elsewhere) as ledger:
+        asking = open_runtime(elsewhere, ledger, Kinds())
+        answer = asyncio.run(call(asking, elsewhere, Callee("greeter"), "say", lambda _: {}))
+    assert answer.structured["result"] == "one"
+    assert not (tmp_path / "elsewhere" / "agents" / "greeter").exists()
 
 
 @pytest.mark.soak

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ratchet.agents.contract import Role, agents_directory, check_name
+from ratchet.agents.contract import Role, agents_directory, check_name, place_of
 from ratchet.files import try_lock
 from ratchet.kernel import Misuse
 
@@ -170,11 +170,62 @@ def home_token(loaded: Loaded) -> str | None:
 
 
 _ANSWER_SECONDS = 5.0
+# What a host needs to answer beside its heartbeat.
+_REPORT_SECONDS = 3.0
+_LOOK_SECONDS = 0.1
+_MOST_REPORTED = 2000
+
+
+def agents_here(home: Path) -> tuple[str, ...]:
+    """The agents that lie in a home, as far as its host reports them."""
+    directory = agents_directory(home)
+    found = sorted(each.name for each in directory.iterdir() if each.is_dir()) if directory.is_dir() else []
+    return tuple(found[:_MOST_REPORTED])
+
+
+async def _host_elsewhere(runtime: Runtime, name: str) -> str | None:
+    """Where other machines call an agent: at the living host in whose home it lies. One is asked again that does not
+    know it yet."""
+    # Loaded here: commands that find the agent in their own home do not look further.
+    from ratchet.runtime.processes import ask_all
+
+    found, hosts = await asyncio.to_thread(_hosts_of, runtime, name)
+    if found is not None or not hosts:
+        return found
+    with runtime.ledger.write(actor="agents") as tx:
+        asked = ask_all(tx)
+    patience = 2 * runtime.settings.runtime.heartbeat_seconds + _REPORT_SECONDS
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while found is None and any(hosts[each] < asked.get(each, 0) for each in hosts):
+                await asyncio.sleep(_LOOK_SECONDS)
+                found, hosts = await asyncio.to_thread(_hosts_of, runtime, name)
+    return found
+
+
+def _hosts_of(runtime: Runtime, name: str) -> tuple[str | None, dict[str, int]]:
+    """The address of the host that reports an agent, and how often each host has answered."""
+    from ratchet.runtime.processes import is_silent, list_processes
+
+    dead_after = runtime.settings.runtime.dead_after_seconds
+    with runtime.ledger.read() as tx:
+        living = [each for each in list_processes(tx) if not is_silent(each, tx.now, dead_after)]
+    hosts = {each.id: facts for each in living if (facts := each.reported()).agents_url is not None}
+    found = next((facts.agents_url for facts in hosts.values() if name in facts.agents), None)
+    return found, {process: facts.answered for process, facts in hosts.items()}
 
 
 @asynccontextmanager
-async def reached(runtime: Runtime, loaded: Loaded) -> AsyncIterator[Reached]:
-    """Where the agents of this home answer: its host, or one that serves this block alone."""
+async def reached(runtime: Runtime, loaded: Loaded, agent: str | None = None) -> AsyncIterator[Reached]:
+    """Where the agents of this home answer: its host, or one that serves this block alone.
+
+    An `agent` that does not lie here is called at the host in whose home it does, by the token that all servers share.
+    """
+    if agent is not None and not place_of(loaded.home, agent).root.is_dir():
+        elsewhere = await _host_elsewhere(runtime, agent)
+        if elsewhere is not None:
+            yield Reached(elsewhere, home_token(loaded))
+            return
     url = announced(loaded.home)
     if url is not None and await _answers(url):
         yield Reached(url, home_token(loaded))

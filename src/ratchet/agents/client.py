@@ -161,7 +161,7 @@ class Callee:
 async def tools_of(runtime: Runtime, loaded: Loaded, callee: Callee) -> Sequence[ToolShape]:
     """The tools that a server lists; it is started if it does not run. Raises `NotFound` or `NoAnswer`."""
     commit = await asyncio.to_thread(_commit, runtime, callee)
-    async with reached(runtime, loaded) as host:
+    async with reached(runtime, loaded, callee.name) as host:
         return await list_tools(_url(host.url, callee, commit), _patience(loaded), token=host.token)
 
 
@@ -179,7 +179,7 @@ async def call(
     Raises `NotFound`, `Misuse` for a tool that there is not or arguments that it does not take, and `NoAnswer`.
     """
     commit = await asyncio.to_thread(_commit, runtime, callee)
-    async with reached(runtime, loaded) as host:
+    async with reached(runtime, loaded, callee.name) as host:
         url = _url(host.url, callee, commit)
         found = find_tool(await list_tools(url, _patience(loaded), token=host.token), tool)
         return await call_tool(url, tool, arguments(found), seconds, token=host.token)

@@ -14,7 +14,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ratchet.agents.access import KeyKeeper, allowed_by, secrets_of
-from ratchet.agents.addresses import AgentTokens, Reached, announce, announced, host_lock
+from ratchet.agents.addresses import (
+    AgentTokens,
+    Reached,
+    agents_here,
+    announce,
+    announced,
+    host_lock,
+)
 from ratchet.agents.call_record import CallRecorder
 from ratchet.agents.contract import place_of
 from ratchet.agents.gateway import AgentRoute, Gateway, GatewayLimits, Unavailable
@@ -32,6 +39,7 @@ from ratchet.ledger import Event, EventFilter, follow_async
 from ratchet.ledger import events as event_log
 from ratchet.observe.logs import logger
 from ratchet.runtime import Runtime
+from ratchet.runtime.addresses import ServerAddress
 
 # What may change which version an address leads to, or whether one may be started.
 _NEWS = frozenset(
@@ -93,6 +101,7 @@ class Host:
 
     def __init__(self, runtime: Runtime, *, lasting: bool = True) -> None:
         self.url: str | None = None
+        self.urls: list[str] = []
         self.is_active = False
         self.moved: Callable[[str], None] = lambda _name: None
         """Is told the name of each agent whose address has moved."""
@@ -304,11 +313,25 @@ async def _serving(
     host: Host, runtime: Runtime, loaded: Loaded, api_token: str | None, places: list[_Place]
 ) -> AsyncIterator[None]:
     """Be the host of the home, which is ours."""
-    async with _open(host, runtime, loaded, places, api_token) as url:
+    async with _open(host, runtime, loaded, places, api_token) as url, _reported(host, runtime, loaded):
         announce(loaded.home, url)
         _log.info("serving agents", url=url)
         await asyncio.to_thread(warm_up)
         yield
+
+
+@asynccontextmanager
+async def _reported(host: Host, runtime: Runtime, loaded: Loaded) -> AsyncIterator[None]:
+    """Have the row of this process say which agents lie here and where other machines call them, for the block."""
+    port = urlsplit(host.urls[-1]).port
+    assert port is not None
+    place = ServerAddress(loaded.settings.agents.host, port)
+    url = place.url_for_others(loaded.settings.database_url.host)
+    runtime.reports |= {"agents_url": lambda: url, "agents": lambda: agents_here(loaded.home)}
+    try:
+        yield
+    finally:
+        runtime.reports |= {"agents_url": lambda: None, "agents": tuple}
 
 
 @asynccontextmanager
@@ -340,8 +363,8 @@ async def _open(
         )
         host.moved = gateway.follow
         try:
-            urls = [await gateway.listen(address, *ports) for address, ports in places]
-            host.url = urls[0]
+            host.urls = [await gateway.listen(address, *ports) for address, ports in places]
+            host.url = host.urls[0]
             async with recorder.writing(), _running(host, HostAccess(host.url, tokens, runtime)):
                 try:
                     yield host.url
