@@ -37,6 +37,7 @@ MEASURES = (
     "workspaces",
     "loop",
     "research",
+    "simulation",
     "strategies",
     "memory",
     "tools",

@@ -32,6 +32,9 @@ class Scale:
     # Runs of each strategy and peer on each problem, and model calls of a run.
     strategy_seeds: int
     strategy_calls: int
+    # Simulated trials at once, few and many, and how many trials a slot makes.
+    slots: tuple[int, int]
+    rounds: int
 
 
 FULL = Scale(
@@ -55,6 +58,8 @@ FULL = Scale(
     shinka=50,
     strategy_seeds=10,
     strategy_calls=200,
+    slots=(50, 1_000),
+    rounds=3,
 )
 QUICK = Scale(
     repeats=1,
@@ -77,4 +82,6 @@ QUICK = Scale(
     shinka=20,
     strategy_seeds=2,
     strategy_calls=60,
+    slots=(10, 100),
+    rounds=4,
 )

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -124,13 +125,20 @@ def test_a_store_that_one_machine_cannot_use_is_named(
     )
 
 
-def test_a_server_that_only_its_own_machine_reaches_is_named(
-    loaded: Loaded, here: Heartbeat, far: Callable[..., None]
+@pytest.mark.parametrize(
+    ("facts", "setting"),
+    [
+        ({"url": "http://127.0.0.1:9"}, "server.host"),
+        ({"agents_url": "http://127.0.0.1:9", "agents": ("greeter",)}, "agents.host"),
+    ],
+)
+def test_an_address_that_only_its_own_machine_reaches_is_named(
+    loaded: Loaded, here: Heartbeat, far: Callable[..., None], facts: dict[str, Any], setting: str
 ) -> None:
-    far(replace(FAR, answered=99, url="http://127.0.0.1:9"))
+    far(replace(FAR, answered=99, **facts))
     check = bad(fleet(loaded), "servers")
-    assert "which only far.example itself reaches" in check.detail
-    assert "ratchet serve --host" in (check.fix or "")
+    assert "http://127.0.0.1:9, which only far.example itself reaches" in check.detail
+    assert f"on far.example: set {setting}" in (check.fix or "")
 
 
 def test_one_that_is_gone_is_told_apart_from_those_that_answer(

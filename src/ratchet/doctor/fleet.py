@@ -224,15 +224,20 @@ def _stores(asked: Asked, loaded: Loaded) -> list[ProbeCheck]:
 
 
 def _servers(asked: Asked) -> list[ProbeCheck]:
-    servers = [(each, facts.url) for each, facts in asked.living() if facts.url is not None]
+    servers = [(each, facts.url, "server.host") for each, facts in asked.living() if facts.url is not None]
+    hosts = [
+        (each, facts.agents_url, "agents.host")
+        for each, facts in asked.living()
+        if facts.agents and facts.agents_url is not None
+    ]
     findings = []
-    for each, url in servers:
-        elsewhere = each.host != socket.gethostname()
-        if elsewhere and url.partition("://")[2].startswith(_LOOPBACK):
+    for each, url, setting in [*servers, *hosts]:
+        what = "answers" if setting == "server.host" else "answers for agents"
+        if each.host != socket.gethostname() and url.partition("://")[2].startswith(_LOOPBACK):
             findings.append(
                 (
-                    f"{_place(each)} answers at {url}, which only {each.host} itself reaches",
-                    f"on {each.host}: start it with `ratchet serve --host ADDRESS`, behind TLS or in a private network",
+                    f"{_place(each)} {what} at {url}, which only {each.host} itself reaches",
+                    f"on {each.host}: set {setting} to an address that others reach, in a private network",
                 )
             )
         elif problem := _unreachable(url):
@@ -242,17 +247,18 @@ def _servers(asked: Asked) -> list[ProbeCheck]:
                     f"let {url} through to this machine",
                 )
             )
-    listed = ", ".join(url for _, url in servers)
+    listed = ", ".join(url for _, url, _ in servers)
     return _check("fleet servers", findings, f"reached: {listed}" if listed else "there are none", "warn")
 
 
 def _unreachable(url: str) -> str | None:
+    """Why nothing speaks HTTP there. What it answers is another question."""
     try:
         with urllib.request.urlopen(f"{url}/health/live", timeout=_REACH_SECONDS):
             return None
     except urllib.error.HTTPError as error:
         error.close()
-        return f"it answers {error.code}"
+        return None
     except (OSError, ValueError) as error:
         return str(getattr(error, "reason", error))
 

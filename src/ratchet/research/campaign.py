@@ -24,7 +24,7 @@ from ratchet.kernel import Misuse, NotFound, RatchetError, RunId
 from ratchet.ledger import Ledger, Run, Transaction
 from ratchet.ledger.artifacts import first_named
 from ratchet.ledger.research import Standing, add_active, get_standing
-from ratchet.placement import placement_for
+from ratchet.placement import Placement, placement_for
 from ratchet.research.adapter import Specialist, TaskAdapter
 from ratchet.research.decision import CertificateKey, Champion, Noise, environment_hash
 from ratchet.research.measurement import TaskMeter
@@ -368,7 +368,9 @@ class Campaign:
 
 
 @asynccontextmanager
-async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncIterator[Campaign]:
+async def open_campaign(
+    job: JobContext, run: Run, opener: Opener, placement: Placement | None = None
+) -> AsyncIterator[Campaign]:
     """Everything opened and looked at, before anything is spent.
 
     Raises `Misuse` for what can never work, `NotReady` for an engine that cannot work now, and `Missing` for data, a
@@ -385,7 +387,8 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
     try:
         if job.ledger.artifacts.bucket is not None:
             await asyncio.to_thread(fetch_commits, job.ledger, run.id, repository)
-        meter = await asyncio.to_thread(_meter, job, task, repository, plan.origin)
+        placement = placement or placement_for(job.runtime.settings, task.placement.kind)
+        meter = await asyncio.to_thread(_meter, job, task, repository, plan.origin, placement)
         yield Campaign(
             job=job,
             run=run,
@@ -401,8 +404,9 @@ async def open_campaign(job: JobContext, run: Run, opener: Opener) -> AsyncItera
         await in_thread(repository.close)
 
 
-def _meter(job: JobContext, task: TaskAdapter, repository: Repository, origin: Path | None) -> TaskMeter:
-    placement = placement_for(job.runtime.settings, task.placement.kind)
+def _meter(
+    job: JobContext, task: TaskAdapter, repository: Repository, origin: Path | None, placement: Placement
+) -> TaskMeter:
     meter = TaskMeter(task, repository, job.runtime.home, origin=origin, placement=placement)
     record = repository.path.with_name(_DATA)
     if job.ledger.artifacts.bucket is None:

@@ -33,6 +33,7 @@ from ratchet.ledger.runs import close_attempt, get_run, list_steps, unended_atte
 from ratchet.ledger.trial_pages import in_flight, keep_counts, latest_trials, trial_origins
 from ratchet.ledger.trials import Ending, Submission, Trial, end_trial, find_trial, get_trial, open_trial
 from ratchet.ledger.usage import check
+from ratchet.placement import Placement
 from ratchet.research.campaign import Campaign, Opener, open_campaign
 from ratchet.research.decision import Champion, MeasuredBaseline, calibrate
 from ratchet.research.measurement.result import Unmeasured
@@ -165,8 +166,10 @@ class ResearchBlocked(Waiting):
     """No trial can be made until a person has changed something; the run says what."""
 
 
-async def research_run(job: JobContext, opener: Opener = open_engine) -> Any:
-    """Improve a recipe until a stop is reached."""
+async def research_run(
+    job: JobContext, opener: Opener = open_engine, placement: Placement | None = None
+) -> Any:
+    """Improve a recipe until a stop is reached. Trials are measured by `placement`, or as the settings say."""
     with job.write() as tx:
         run = get_run(tx, job.run_id)
         if run.status is RunStatus.COMPLETED:
@@ -175,7 +178,7 @@ async def research_run(job: JobContext, opener: Opener = open_engine) -> Any:
         run = enter_run(tx, job.run_id)
     async with contextlib.AsyncExitStack() as stack:
         try:
-            campaign = await stack.enter_async_context(open_campaign(job, run, opener))
+            campaign = await stack.enter_async_context(open_campaign(job, run, opener, placement))
         except (NotReady, Missing) as error:
             _block(job, with_hint(error))
         await begin(campaign)
