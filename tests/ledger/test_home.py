@@ -23,7 +23,7 @@ from ratchet.ledger.projects import add_project, put_ciphertext
 from ratchet.ledger.research import open_research
 from ratchet.ledger.restore import restore
 from ratchet.ledger.runs import create_run
-from ratchet.ledger.tables import research, trials
+from ratchet.ledger.tables import projects, research, trials
 from ratchet.ledger.trials import Submission, open_trial
 from ratchet.memory import open_memory
 from tests.ledger.conftest import MakeLedger
@@ -180,6 +180,37 @@ def test_a_ref_that_is_gone_is_found_and_put_back_by_what_the_check_says(ledger:
         subprocess.run(finding.fix.split("`")[1], shell=True, check=True)
     assert found(ledger) == []
     assert git(repository, "rev-parse", BEST) == loose
+
+
+def test_a_clone_that_is_gone_is_found_before_its_first_commit(ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        mine = add_project(tx, "of the user", local_path="/nowhere/repository")
+        cloned = add_project(tx, "cloned", facts={"cloned": True})
+        place = home_of(ledger) / "projects" / str(cloned) / "repository"
+        tx.connection.execute(
+            sa.update(projects).where(projects.c.id == cloned).values(local_path=str(place))
+        )
+    make_repository(place)
+    assert mine != cloned
+    assert found(ledger) == []
+    shutil.rmtree(place)
+    [lost] = found(ledger)
+    assert f"project {cloned} has no repository" in lost
+
+
+def test_a_backup_leaves_out_links_that_lead_out_of_the_home_by_way_of_others(
+    make_ledger: MakeLedger, tmp_path: Path
+) -> None:
+    source, target = make_ledger("sqlite"), make_ledger("sqlite")
+    fill(source)
+    made = home_of(source) / "agents" / "greeter"
+    (made / "p" / "q").mkdir(parents=True)
+    (made / "p" / "q" / "r").symlink_to("../..")
+    (made / "out").symlink_to("p/q/r/../../..")
+    taken = backup(source, tmp_path / "b", home=True)
+    assert set(taken.files_left_out) == {"agents/greeter/elsewhere", "agents/greeter/out"}
+    restore(target, tmp_path / "b")
+    assert (home_of(target) / "agents/greeter/p/q/r").readlink() == Path("../..")
 
 
 def test_a_version_of_an_agent_without_its_directory_is_found(ledger: Ledger) -> None:
@@ -344,10 +375,13 @@ def rename(name: str) -> Callable[[Archive], None]:
     return lambda archive: setattr(first_file(archive), "name", name)
 
 
-def link(path: str, target: str) -> Callable[[Archive], None]:
+def link(path: str, target: str, **others: str) -> Callable[[Archive], None]:
+    """A link in the place of those that there are, and others by the last part of their path below agents/."""
+
     def change(archive: Archive) -> None:
         contents = archive.json("contents.json")
-        archive.put_json("contents.json", {**contents, "links": {path: target}})
+        links = {path: target, **{f"agents/{name}": to for name, to in others.items()}}
+        archive.put_json("contents.json", {**contents, "links": links})
 
     return change
 
@@ -364,6 +398,12 @@ def link(path: str, target: str) -> Callable[[Archive], None]:
         (link("agents/x", "../../outside"), "leads out of the home"),
         (link("agents/x", "/etc"), "leads out of the home"),
         (link("x", "agents"), "leads out of the home"),
+        (link("agents/p/q/r", "../..", x="p/q/r/../.."), "leads out of the home by way of others"),
+        (link("agents/p/q/r", "../..", x="p/q/r/../../etc"), "leads out of the home by way of others"),
+        (link("agents/p/q/r", "../..", y="p/q/r/..", x="y/.."), "leads out of the home by way of others"),
+        (link("agents/x", "y", y="x"), "leads out of the home by way of others"),
+        (link("agents/d", "greeter", **{"d/inner": "repo.git"}), "is where something else is"),
+        (link("agents/greeter", "elsewhere"), "is where something else is"),
     ],
 )
 def test_a_hostile_home_is_refused_and_nothing_is_written(

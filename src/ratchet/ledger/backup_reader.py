@@ -34,7 +34,7 @@ from ratchet.ledger.backup import (
 )
 from ratchet.ledger.check import NUMBERED
 from ratchet.ledger.database import REVISIONS
-from ratchet.ledger.home import FilesDigest, is_inside, is_place
+from ratchet.ledger.home import FilesDigest, is_inside, is_place, straying
 from ratchet.ledger.tables import metadata
 
 _ROWS = 1000
@@ -98,6 +98,7 @@ class _Walk:
             artifact=lambda _sha256, _size, stream: digest_of(stream),
             file=lambda _path, _mode, stream: digest_of(stream),
         )
+        self._places: set[str] = set()
         self._member = members.next()
 
     def revision(self) -> str:
@@ -127,6 +128,14 @@ class _Walk:
                 raise DamagedBackup(f"the link {path!r} leads out of the home")
         if not all(map(is_place, contents.directories)):
             raise DamagedBackup("it has a directory that is not of a home")
+        for path in straying(contents.links):
+            raise DamagedBackup(f"the link {path!r} leads out of the home by way of others")
+        self._places.update(contents.directories)
+        for path in (*contents.directories, *contents.links):
+            self._places.update(_parents(path))
+        for path in contents.links:
+            if path in self._places:
+                raise DamagedBackup(f"the link {path!r} is where something else is")
         return manifest, contents
 
     def _check_manifest(self, manifest: Manifest) -> None:
@@ -194,6 +203,8 @@ class _Walk:
                 raise DamagedBackup(f"{path!r} with mode {mode:o} is not a file of a home")
             with self._members.content() as stream:
                 found.add(path, mode, size, self._visitor.file(path, mode, stream))
+            self._places.add(path)
+            self._places.update(_parents(path))
             self._member = self._members.next()
         return found
 
@@ -260,6 +271,13 @@ class _OlderWalk(_Walk):
             elif isinstance(value, str):
                 row[name] = sendable(value)
         return row
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The directories that a place is below of, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def _check_versions(text: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
@@ -49,6 +49,8 @@ _HEADS = ("HEAD", "packed-refs")
 _TEMPORARY = ("tmp_obj_", "tmp_pack_", "tmp_idx_")
 _MEMORY_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
+# As many as Linux follows in one path.
+_MOST_LINKS = 40
 # More than a repository is packed while it is copied.
 _SCANS = 10
 
@@ -114,6 +116,9 @@ class HomeFiles:
                     break
                 seen.update(new)
                 yield from self._opened(new, kept)
+        for path in straying(self.links):
+            del self.links[path]
+            self.left_out.append(path)
 
     def _walk(self, top: str) -> Iterator[str]:
         """The files below a directory, without refs and objects."""
@@ -241,6 +246,33 @@ def is_place(path: str) -> bool:
     if not path.isprintable() or len(path) > 4096 or any(part in ("", ".", "..") for part in parts):
         return False
     return parts[0] in DIRECTORIES if len(parts) > 1 else path in (*FILES, *KEYS)
+
+
+def straying(links: Mapping[str, str]) -> list[str]:
+    """The links that lead out of their directory of the home, by themselves or by way of others."""
+    return [path for path in links if not _stays(path, links)]
+
+
+def _stays(path: str, links: Mapping[str, str]) -> bool:
+    top, *here = path.split("/")[:-1]
+    left = links[path].split("/")[::-1]
+    followed = 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            if not here:
+                return False
+            here.pop()
+        elif part not in ("", "."):
+            here.append(part)
+            target = links.get("/".join((top, *here)))
+            if target is not None:
+                followed += 1
+                if target.startswith("/") or followed > _MOST_LINKS:
+                    return False
+                here.pop()
+                left += target.split("/")[::-1]
+    return True
 
 
 def is_inside(path: str, target: str) -> bool:
@@ -408,9 +440,15 @@ def _named(
         .where(protocol_steps.c.commit.is_not(None), projects.c.archived_at.is_(None))
         .order_by(projects.c.id)
     )
-    for project_id, commits in _grouped(connection, of_steps):
-        path = sa.select(projects.c.local_path).where(projects.c.id == project_id)
-        local = connection.execute(path).scalar()
+    kept = dict(_grouped(connection, of_steps))
+    present = sa.select(projects.c.id, projects.c.local_path, projects.c.facts)
+    for project_id, local, facts in connection.execute(
+        present.where(projects.c.archived_at.is_(None)).order_by(projects.c.id)
+    ):
+        commits = kept.get(project_id, [])
+        # What was cloned here is of the home, also while no step has a commit.
+        if not commits and not (facts or {}).get("cloned"):
+            continue
         below = home / "projects" / str(project_id)
         clones = [each for each in git_directories(home) if each.is_relative_to(below)]
         place = Path(local) if local is not None and Path(local).exists() else next(iter(clones), below)
