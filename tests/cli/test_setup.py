@@ -219,7 +219,10 @@ def test_with_nothing_to_work_with_it_says_what_to_do(
     assert "export OPENAI_API_KEY" in done.err
     assert "OLLAMA_HOST is set, but no Ollama with a model answers at http://127.0.0.1:9" in done.err
     alone.delenv("OLLAMA_HOST")
-    assert "OLLAMA_HOST" not in ratchet("setup", "--yes").err
+    alone.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    again = ratchet("setup", "--yes").err
+    assert "OLLAMA_HOST" not in again
+    assert "OPENAI_BASE_URL is set and is not used" in again
     assert not (home / "ratchet.toml").exists()
 
 

@@ -36,6 +36,19 @@ def test_every_engine_is_looked_at_and_an_absent_one_is_a_warning_that_tells_how
     assert checks["search"].status == "ok"
 
 
+def test_an_address_that_other_programs_use_and_ratchet_does_not_is_named(
+    loaded: Loaded, tmp_path: Path
+) -> None:
+    elsewhere = {"PATH": "", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    [named] = [each for each in engines(loaded, elsewhere) if each.name == "engine addresses"]
+    assert (named.status, "OPENAI_BASE_URL is set and is not used" in named.detail) == ("warn", True)
+    assert "llm.endpoints.openai.base_url" in (named.fix or "")
+    configured = load_settings(
+        {"llm.endpoints.openai.base_url": "http://127.0.0.1:9/v1"}, env={}, cwd=tmp_path
+    )
+    assert "engine addresses" not in {each.name for each in engines(configured, elsewhere)}
+
+
 def test_a_present_engine_tells_its_version(loaded: Loaded, programs: Programs) -> None:
     programs.add("aider", '[ "$1" = --version ] && echo "aider 1.2.3"')
     check = found(loaded, programs)["aider"]

@@ -17,6 +17,7 @@ from ratchet.agents.addresses import announced
 from ratchet.config import Loaded
 from ratchet.config.load import ports_to_try
 from ratchet.doctor.machine import ProbeCheck
+from ratchet.engines.providers import unused_addresses
 from ratchet.engines.registry import EngineContext, Looked, engine_names, look_at
 from ratchet.extras import PURPOSES, find_extra, install_line
 from ratchet.kernel import Conflict, LedgerError, RatchetError
@@ -122,12 +123,32 @@ def _contents(connection: sa.Connection, loaded: Loaded) -> list[ProbeCheck]:
         return [
             ProbeCheck("ledger schema", "warn", detail, "make a backup first: `ratchet backup DIRECTORY`")
         ]
-    return [ProbeCheck("ledger schema", "ok", f"schema {revision}"), _processes(connection, loaded)]
-
-
-def _processes(connection: sa.Connection, loaded: Loaded) -> ProbeCheck:
     artifacts = Ledger(loaded.settings.database_url.reveal(), loaded.home / "artifacts").artifacts
-    found = list_processes(Transaction(connection, artifacts, Remembered(), actor="doctor", request_id=None))
+    tx = Transaction(connection, artifacts, Remembered(), actor="doctor", request_id=None)
+    return [
+        ProbeCheck("ledger schema", "ok", f"schema {revision}"),
+        _processes(tx, connection, loaded),
+        *_triggers(tx),
+    ]
+
+
+def _triggers(tx: Transaction) -> Iterator[ProbeCheck]:
+    """Triggers that take nothing, since a variable that they name is not set."""
+    # Loaded here: few homes have triggers, and a doctor should be quick.
+    from ratchet.workflows.triggers import list_triggers, unset_variables
+
+    for trigger in list_triggers(tx):
+        for name in unset_variables(trigger.source):
+            yield ProbeCheck(
+                f"trigger {trigger.name}",
+                "warn",
+                f"the variable {name} is not set here: without it, no message of this trigger is taken",
+                f"set {name} where `ratchet serve` and `ratchet worker` are started",
+            )
+
+
+def _processes(tx: Transaction, connection: sa.Connection, loaded: Loaded) -> ProbeCheck:
+    found = list_processes(tx)
     oldest = database_now_ms(connection) - loaded.settings.runtime.dead_after_seconds * 1000
     dead = [process for process in found if process.state == "dead" or process.beat_at < oldest]
     detail = f"{len(found) - len(dead)} alive, {len(dead)} dead"
@@ -155,7 +176,11 @@ def _check_extra(name: str) -> ProbeCheck:
 def engines(loaded: Loaded, environment: Mapping[str, str] | None = None) -> list[ProbeCheck]:
     """One check for each engine. One that is not ready is a warning: Ratchet needs only those that are used."""
     around = EngineContext(loaded.settings, loaded.home, os.environ if environment is None else environment)
-    return [_check(each) for each in asyncio.run(look_at(engine_names(loaded.settings), around))]
+    unused = unused_addresses(loaded.settings, around.environment)
+    return [
+        *(_check(each) for each in asyncio.run(look_at(engine_names(loaded.settings), around))),
+        *(ProbeCheck("engine addresses", "warn", what, fix) for what, fix in unused),
+    ]
 
 
 def _check(looked: Looked) -> ProbeCheck:

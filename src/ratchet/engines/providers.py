@@ -263,6 +263,20 @@ def default_engine(settings: Settings, environment: Mapping[str, str]) -> str:
     return engines.default if only is None else only.agent
 
 
+def unused_addresses(settings: Settings, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What other programs take an address from and Ratchet does not, each with what to set instead."""
+    found = []
+    for name in ("openai", "anthropic"):
+        variable, endpoint = f"{name.upper()}_BASE_URL", settings.llm.endpoints.get(name)
+        wanted, own = environment.get(variable, "").strip().rstrip("/"), PROVIDERS[name].url
+        if not wanted or wanted == own or (endpoint is not None and endpoint.base_url is not None):
+            continue
+        what = f"{variable} is set and is not used: the models of {name} are asked at {own}"
+        fix = f"if another address is meant, set llm.endpoints.{name}.base_url to it in ratchet.toml"
+        found.append((what, fix))
+    return found
+
+
 def ollama_url(environment: Mapping[str, str]) -> str:
     """Where Ollama is, by its own variable: `host`, `host:port`, an address, or what it listens on."""
     text = environment.get(OLLAMA_HOST, "").strip().rstrip("/")

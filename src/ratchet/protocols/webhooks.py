@@ -58,8 +58,7 @@ def receive(
     request_id: str | None = None,
 ) -> ReceivedDelivery:
     """Take a delivery, or raise `MalformedDelivery`, `UnsignedDelivery` or `NotFound`."""
-    if not delivery.proof:
-        raise UnsignedDelivery("the delivery is not signed", hint=_configure(delivery))
+    require_proof(delivery)
     if project_id is None and run_id is None:
         event = delivery.read()
         projects = _senders(runtime, delivery, event)
@@ -86,6 +85,12 @@ def receive(
         # A forge that gets an error for each push to another branch would give up the webhook.
         return ReceivedDelivery("Webhook recorded; no protocol has this branch", "ignored")
     return ReceivedDelivery("Webhook recorded", "recorded", taken.run_id, taken.job_id)
+
+
+def require_proof(delivery: Delivery) -> None:
+    """Raise `UnsignedDelivery` for one that does not even claim to be signed. Its body is not looked at."""
+    if not delivery.proof:
+        raise UnsignedDelivery("the delivery is not signed", hint=_configure(delivery))
 
 
 def _named(runtime: Runtime, delivery: Delivery, project_id: int | None, run_id: int | None) -> Project:

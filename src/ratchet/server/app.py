@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import re
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware import Middleware
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,10 +38,10 @@ from ratchet.runtime.operations import approvals, jobs, runs, schedules
 from ratchet.server.console import create_console
 from ratchet.server.console.access import HOME, ROOT
 from ratchet.server.operation import router_of
-from ratchet.server.problems import DOCUMENTED, HANDLERS, Problems, documented
+from ratchet.server.problems import DOCUMENTED, HANDLERS, RETRY_SECONDS, Problems, documented
 from ratchet.server.project_scope import Authorisation, bearer, guard
 from ratchet.server.routes import attempts, events, flows, health, webhooks
-from ratchet.server.service import Service
+from ratchet.server.service import NOBODY, Caller, Service
 from ratchet.tools.operations import OPERATIONS as TOOL_OPERATIONS
 from ratchet.workflows import tool_operations
 from ratchet.workflows.schedules import OPERATIONS as SCHEDULE_OPERATIONS
@@ -67,30 +75,93 @@ class RequestIds:
 
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
+# Of all bodies that are held at a time: of the operator, of other callers with a token, of strangers.
+_MOST_HELD_BYTES = 32 * 1024 * 1024
+# An empty list is two bytes of a body, and thirty times as much once it is read.
+_MOST_CONTAINERS = 1_000_000
+
+
+@dataclass(eq=False, slots=True)
+class HeldBody:
+    task: asyncio.Task[Any]
+    size: int = 0
+    containers: int = 0
+    arrives: bool = True
+    cut_off: bool = False
+
+
+class Bodies:
+    """The bodies of one kind of caller, from their first byte until their requests are answered.
+
+    Where they are too much, the longest that still arrives is cut off: however much some send, a short one is taken.
+    """
+
+    def __init__(self) -> None:
+        self._held: set[HeldBody] = set()
+
+    @contextmanager
+    def one(self) -> Iterator[HeldBody]:
+        """Raises `HTTPException` when this is the body that is cut off."""
+        task = asyncio.current_task()
+        assert task is not None
+        body = HeldBody(task)
+        self._held.add(body)
+        try:
+            yield body
+        except asyncio.CancelledError:
+            if not body.cut_off:
+                raise
+            task.uncancel()
+            raise _no_room() from None
+        finally:
+            self._held.discard(body)
+
+    def add(self, body: HeldBody, message: Message) -> None:
+        """Raises `HTTPException` for a body that is too much."""
+        part = message.get("body", b"")
+        body.size += len(part)
+        body.containers += part.count(b"[") + part.count(b"{")
+        body.arrives = message.get("more_body", False)
+        _check(body.size)
+        if body.containers > _MOST_CONTAINERS:
+            raise HTTPException(413, f"the request has more than {_MOST_CONTAINERS:,} lists and objects")
+        if sum(each.size for each in self._held if not each.cut_off) <= _MOST_HELD_BYTES:
+            return
+        longest = max((each for each in self._held if each.arrives or each is body), key=lambda it: it.size)
+        if longest is body:
+            raise _no_room()
+        longest.cut_off, longest.arrives = True, False
+        longest.task.cancel()
 
 
 class BodyLimit:
-    """Refuses a longer body with 413: at once when its length is announced, else when the limit is passed."""
+    """Refuses a body that is too long with 413, at once when its length is announced, and one for which there is no
+    room now with 503."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._operators, self._others, self._strangers = Bodies(), Bodies(), Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         announced = Headers(scope=scope).get("Content-Length", "")
-        received = 0
-
-        async def limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            _check(received)
-            return message
-
         _check(int(announced) if announced.isdecimal() else 0)
-        await self._app(scope, limited, send)
+        bodies = self._of(scope.get("state", {}).get("caller", NOBODY))
+        with bodies.one() as body:
+
+            async def limited() -> Message:
+                message = await receive()
+                bodies.add(body, message)
+                return message
+
+            await self._app(scope, limited, send)
+
+    def _of(self, caller: Caller) -> Bodies:
+        if caller.is_operator:
+            return self._operators
+        return self._strangers if caller is NOBODY else self._others
 
 
 def _check(size: int) -> None:
@@ -98,7 +169,14 @@ def _check(size: int) -> None:
         raise HTTPException(413, f"the request is longer than {MAX_BODY_BYTES} bytes")
 
 
+def _no_room() -> HTTPException:
+    detail = "too many long requests arrive at a time; send this one again later"
+    return HTTPException(503, detail, headers={"Retry-After": RETRY_SECONDS})
+
+
 _log = logger(__name__)
+_PART_BYTES = 64 * 1024
+_SHOWN = 300
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Asked for every few seconds by machines; a line for each would bury the others.
 _QUIET = ("/health", "/metrics")
@@ -138,8 +216,8 @@ def _record(scope: Scope, method: str, status: int, seconds: float) -> None:
 
 
 def _path(scope: Scope) -> str:
-    """The path as it was sent: still escaped, so that it cannot break a log line."""
-    return str(scope.get("raw_path", b"").partition(b"?")[0], "ascii", "backslashreplace")
+    """The path as it was sent: still escaped, so that it cannot break a log line, and no longer than one."""
+    return str(scope.get("raw_path", b"").partition(b"?")[0][:_SHOWN], "ascii", "backslashreplace")
 
 
 _OPEN = (health.router, webhooks.router)
@@ -172,11 +250,13 @@ def create_app(
 
     `face` is what the ledger calls those who ask.
     """
+    service = Service(runtime, loaded, process_id)
     app = FastAPI(
         title="Ratchet",
         version=__version__,
         summary="Runs coding agents in a loop that only moves forward.",
-        # Its page would be loaded from elsewhere; /openapi.json is served from here.
+        # Its page would be loaded from elsewhere; /openapi.json is served by `Description`.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -188,16 +268,51 @@ def create_app(
             Middleware(RequestIds),
             Middleware(Measuring),
             Middleware(Problems),
-            Middleware(Authorisation, token=token, ledger=runtime.ledger),
+            Middleware(Authorisation, token=token, service=service),
             Middleware(BodyLimit),
         ],
     )
-    service = app.state.service = Service(runtime, loaded, process_id)
+    app.state.service = service
     app.state.face = face
     app.mount(ROOT, create_console(service, token))
+    described = Description(app).answer
+    app.add_api_route("/openapi.json", described, methods=["GET", "HEAD"], include_in_schema=False)
     for path in ("/", ROOT):
         app.add_api_route(path, _to_console, include_in_schema=False)
     return app
+
+
+class Description:
+    """/openapi.json: made when it is first wanted, in a thread and once, and then known by its hash."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._making: asyncio.Future[bytes] | None = None
+
+    async def answer(self, request: Request) -> Response:
+        if self._making is None:
+            self._making = asyncio.ensure_future(run_in_threadpool(self._make))
+        # Who leaves does not end what others wait for.
+        try:
+            content = await asyncio.shield(self._making)
+        except Exception:
+            self._making = None
+            raise
+        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        headers = {"ETag": etag, "Cache-Control": "no-cache"}
+        if etag in request.headers.get("If-None-Match", ""):
+            return Response(status_code=304, headers=headers)
+        headers["Content-Length"] = str(len(content))
+        return StreamingResponse(_parts(content), media_type="application/json", headers=headers)
+
+    def _make(self) -> bytes:
+        return json.dumps(self._app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+async def _parts(content: bytes) -> AsyncIterator[bytes]:
+    """One after the other, as the caller reads them: what is not read is not copied."""
+    for start in range(0, len(content), _PART_BYTES):
+        yield content[start : start + _PART_BYTES]
 
 
 @cache

@@ -11,17 +11,25 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ratchet.kernel import LedgerUnavailable, RatchetError
+from ratchet.kernel import RatchetError
 from ratchet.observe.logs import logger
 
 _log = logger(__name__)
 MEDIA_TYPE = "application/problem+json"
-_RETRY_SECONDS = "2"
+RETRY_SECONDS = "2"
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
-_NAMES = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge", 503: "Unavailable"}
+_NAMES = {
+    400: "BadRequest",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    413: "TooLarge",
+    429: "TooManyOpen",
+    503: "Unavailable",
+}
 _DESCRIPTIONS = {
     400: "The body is no JSON, or what cannot be undone was not confirmed",
     401: "A token or a signature is missing or wrong",
@@ -32,6 +40,7 @@ _DESCRIPTIONS = {
     422: "A value is wrong",
     424: "An engine that is needed cannot work now",
     502: "A remote or a forge did not answer as it should",
+    429: "The caller has too many requests open",
     503: "The database, or something else that is needed, is away",
 }
 
@@ -94,7 +103,7 @@ def problem(
 
 def answer_for(scope: Scope, error: RatchetError) -> ProblemResponse:
     """The answer for one of our own errors."""
-    headers = {"Retry-After": _RETRY_SECONDS} if isinstance(error, LedgerUnavailable) else None
+    headers = {"Retry-After": RETRY_SECONDS} if error.http_status in (429, 503) else None
     if error.http_status >= 500:
         _log.warning("request failed", error=str(error))
     return problem(
@@ -162,8 +171,11 @@ class Problems:
         try:
             await self._app(scope, receive, watched)
         except HTTPException as error:
-            refused = await _http(Request(scope), error)
-            await refused(scope, receive, send)
+            if not started:
+                refused = await _http(Request(scope), error)
+                await refused(scope, receive, send)
+        except ClientDisconnect:
+            _log.debug("a caller left before its body had come", path=scope.get("path"))
         except Exception:  # noqa: BLE001 - the last place: the caller gets an answer, the log gets the reason
             _log.exception("a request went wrong", path=scope.get("path"))
             if not started:

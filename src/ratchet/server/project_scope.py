@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Header, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
@@ -22,13 +24,23 @@ from ratchet.agents.access import KeyHolder, KeyScope, holder_of, looks_like_key
 from ratchet.agents.contract import Role
 from ratchet.engines.registry import names_address
 from ratchet.kernel import LedgerError, NotFound
-from ratchet.ledger import Ledger, Transaction
+from ratchet.ledger import Transaction
 from ratchet.ledger.projects import Kind, Owner, owner_of, project_of_token
 from ratchet.operations import Operation
 from ratchet.server.every_operation import EVERY
 from ratchet.server.fields import MAX_ID
 from ratchet.server.problems import answer_for, problem
-from ratchet.server.service import HEADER, NOBODY, Access, Api, Caller, Forbidden, hash_of
+from ratchet.server.service import (
+    HEADER,
+    NOBODY,
+    Access,
+    Api,
+    Caller,
+    Forbidden,
+    Service,
+    TooManyOpen,
+    hash_of,
+)
 
 KINDS: dict[str, Kind] = {
     "project_id": "project",
@@ -181,6 +193,7 @@ OPEN = frozenset(
 # Each request below it is signed with the secret of its trigger.
 _SIGNED = "/webhooks/triggers/"
 _LONGEST_TOKEN = 4096 * 4
+_LOOKUPS = 4
 
 # Describes the scheme in OpenAPI; `Authorisation` is what enforces it.
 bearer = HTTPBearer(
@@ -193,10 +206,13 @@ bearer = HTTPBearer(
 class Authorisation:
     """Answers 401 to everything but `OPEN` without a bearer token, before anything else looks at the request."""
 
-    def __init__(self, app: ASGIApp, token: str, ledger: Ledger) -> None:
+    def __init__(self, app: ASGIApp, token: str, service: Service) -> None:
         self._app = app
         self._token = token.encode()
-        self._ledger = ledger
+        self._ledger = service.runtime.ledger
+        self._open_requests = service.open_requests
+        # Of the threads that look up tokens. The others are left for those whose token is known.
+        self._lookups = CapacityLimiter(_LOOKUPS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -206,18 +222,20 @@ class Authorisation:
             # It has a door of its own, for people: see `console.door`.
             await self._app(scope, receive, send)
             return
-        try:
-            caller = (
-                NOBODY
-                if scope["path"] in OPEN or scope["path"].startswith(_SIGNED)
-                else await self._caller(Headers(scope=scope))
-            )
-        except LedgerError as error:
-            await answer_for(scope, error)(scope, receive, send)
-            return
-        if caller is not None:
-            scope.setdefault("state", {})["caller"] = caller
+        state = scope.setdefault("state", {})
+        if scope["path"] in OPEN or scope["path"].startswith(_SIGNED):
+            state["caller"] = NOBODY
             await self._app(scope, receive, send)
+            return
+        try:
+            caller = await self._caller(Headers(scope=scope))
+            if caller is not None:
+                state["caller"] = caller
+                with self._open_requests.one(caller):
+                    await self._app(scope, receive, send)
+                return
+        except (LedgerError, TooManyOpen) as error:
+            await answer_for(scope, error)(scope, receive, send)
             return
         refused = problem(
             scope,
@@ -239,9 +257,9 @@ class Authorisation:
             return Caller(shown=None if shown is None else hash_of(shown.encode("latin-1")))
         text = token.decode("latin-1")
         if looks_like_key(text):
-            holder = await run_in_threadpool(holder_of, self._ledger, text)
+            holder = await run_sync(holder_of, self._ledger, text, limiter=self._lookups)
             return None if holder is None else Caller(key=holder)
-        project_id = await run_in_threadpool(self._project, hash_of(token))
+        project_id = await run_sync(self._project, hash_of(token), limiter=self._lookups)
         return None if project_id is None else Caller(project_id=project_id)
 
     def _project(self, token_hash: str) -> int | None:

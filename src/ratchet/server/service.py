@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import resource
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,6 +61,13 @@ class Caller:
         return self.project_id is None and self.key is None
 
     @property
+    def name(self) -> str:
+        """Who this is, in words."""
+        if self.key is not None:
+            return f"keys of agent {self.key.agent}"
+        return "the operator" if self.project_id is None else f"project {self.project_id}"
+
+    @property
     def tokens(self) -> frozenset[str]:
         """The hashes of all tokens of projects that this one has shown."""
         return self.opened if self.shown is None else self.opened | {self.shown}
@@ -67,7 +76,10 @@ class Caller:
         """Pass if this is one that the caller may use. Raises `Forbidden` or `ProjectTokenNeeded`."""
         if self.project_id is not None:
             if self.project_id != owner.project_id:
-                raise Forbidden(f"this belongs to another than project {self.project_id}")
+                raise Forbidden(
+                    f"this belongs to another than project {self.project_id}",
+                    hint="ask with the server's token",
+                )
             return
         if owner.token_hash in self.opened:
             return
@@ -77,7 +89,9 @@ class Caller:
             if owner.token_hash is not None and hmac.compare_digest(self.shown, owner.token_hash):
                 return
             if project_of_token(tx, self.shown) is not None:
-                raise Forbidden(f"the {HEADER} is that of another project")
+                raise Forbidden(
+                    f"the {HEADER} is that of another project", hint="send that of this project, or none"
+                )
         if owner.token_hash is not None:
             raise ProjectTokenNeeded(
                 f"project {owner.project_id} has a token of its own, which is missing or wrong",
@@ -95,6 +109,69 @@ class Caller:
 
 # Of requests that need no token: no project has this number.
 NOBODY = Caller(project_id=0)
+
+_MOST_CONNECTIONS = 4096
+_MOST_OF_ONE = 256
+
+
+def most_connections() -> int:
+    """So many that work, the database and agents still find descriptors when all of them are open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(soft // 2, _MOST_CONNECTIONS) if soft != resource.RLIM_INFINITY else _MOST_CONNECTIONS
+
+
+def _share() -> int:
+    """Streams that one caller may have who is not the operator; of all its requests it is twice as many."""
+    return min(most_connections() // 16, _MOST_OF_ONE)
+
+
+class TooManyOpen(RatchetError):
+    """This caller has as many requests open as one may have."""
+
+    http_status = 429
+
+
+class OpenRequests:
+    """How many requests are being answered for whom, so that no caller takes all connections.
+
+    The operator may have half of them for streams, and is else without a bound. All others together have a quarter,
+    and one of them an eighth. So a quarter is left for what lasts a moment.
+    """
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, caller: Caller) -> Iterator[None]:
+        """A request of one who brought a token. Raises `TooManyOpen`."""
+        if caller.is_operator:
+            yield
+            return
+        with (
+            self._bounded("requests of all but the operator", most_connections() // 4),
+            self._bounded(f"requests of {caller.name}", 2 * _share()),
+        ):
+            yield
+
+    def stream(self, caller: Caller) -> AbstractContextManager[None]:
+        """What stays open until the caller leaves. Raises `TooManyOpen`."""
+        most = most_connections() // 2 if caller.is_operator else _share()
+        return self._bounded(f"streams of {caller.name}", most)
+
+    @contextmanager
+    def _bounded(self, what: str, most: int) -> Iterator[None]:
+        if self._open[what] >= most:
+            raise TooManyOpen(
+                f"{most} {what} are open already, and no more are answered at a time",
+                hint="close some, or wait until they have ended",
+            )
+        self._open[what] += 1
+        try:
+            yield
+        finally:
+            self._open[what] -= 1
+            if not self._open[what]:
+                del self._open[what]
 
 
 def hash_of(token: bytes) -> str:
@@ -115,6 +192,7 @@ class Service:
     host: Host | None = None
     kept: dict[str, Any] = field(default_factory=dict)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    open_requests: OpenRequests = field(default_factory=OpenRequests)
 
     def stop(self) -> None:
         """Become unready and end the event streams; other requests are still answered."""
@@ -134,13 +212,9 @@ class Access:
     @property
     def actor(self) -> str:
         """Who did what this request does, for the record."""
-        return (
-            self.face
-            if self.caller.is_operator
-            else f"{self.face} of agent {self.caller.key.agent}"
-            if self.caller.key is not None
-            else f"{self.face} of project {self.caller.project_id}"
-        )
+        if self.caller.key is not None:
+            return f"{self.face} of agent {self.caller.key.agent}"
+        return self.face if self.caller.is_operator else f"{self.face} of {self.caller.name}"
 
     @property
     def runtime(self) -> Runtime:

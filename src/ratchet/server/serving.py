@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -25,7 +24,7 @@ from ratchet.runtime.addresses import ServerAddress, announced
 from ratchet.runtime.heartbeat import Heartbeat
 from ratchet.server.address import Token, url_of
 from ratchet.server.app import create_app
-from ratchet.server.service import Service
+from ratchet.server.service import Service, most_connections
 from ratchet.server.supervisor import Life, Serving
 
 MOST_HEADER_BYTES = 64 * 1024
@@ -34,21 +33,25 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS = 120.0
 # How long a caller may leave a full buffer unread.
 STALLED_SECONDS = 60.0
-_MOST_CONNECTIONS = 4096
+# Requests of one connection that wait for the answers before theirs.
+MOST_PIPELINED = 32
+# Parts of a body in chunks: reading one of a single byte takes as long as one of thousands.
+MOST_CHUNKS = 100_000
+# Connections beyond the most, whose requests are still read: one of them may be the operator's.
+_SPARE = 64
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-def most_connections() -> int:
-    """So many that work, the database and agents still find descriptors when all of them are open."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(soft // 2, _MOST_CONNECTIONS) if soft != resource.RLIM_INFINITY else _MOST_CONNECTIONS
+class HungUp(Exception):
+    """Ends the parser in the middle of what it was given, on a connection that is closed by then."""
 
 
 class BoundedConnection(HttpToolsProtocol):
     """uvicorn's, which hangs up on a caller that is slow, says too much, or is one too many.
 
-    The oldest connection on which no request is being answered makes room for a new one: a caller that sends its
-    request at once is answered, however many others keep connections open and send none.
+    The oldest connection on which no request is being answered, or whose answer is not read, makes room for a new one:
+    a caller that sends its request at once is answered, however many others keep connections open and send none.
+    `OpenRequests` bounds how many requests are answered for one caller.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -57,12 +60,18 @@ class BoundedConnection(HttpToolsProtocol):
         self._stalled: asyncio.TimerHandle | None = None
         self._reads_headers = True
         self._header_bytes = 0
+        self._chunks = 0
         self._waits_since = 0.0
 
     @property
     def answers(self) -> bool:
-        """Whether a request that was received whole is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete and self._deadline is None
+        """Whether a request that was received whole is being answered, and the answer is read."""
+        return (
+            self.cycle is not None
+            and not self.cycle.response_complete
+            and self._deadline is None
+            and self._stalled is None
+        )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -71,7 +80,8 @@ class BoundedConnection(HttpToolsProtocol):
             waiting = [
                 each for each in self.connections if isinstance(each, BoundedConnection) and not each.answers
             ]
-            min(waiting, key=lambda each: each._waits_since)._hang_up()
+            if len(waiting) > _SPARE:
+                min(waiting, key=lambda each: each._waits_since)._hang_up()
 
     def data_received(self, data: bytes) -> None:
         # No more at once than there may still be of what is no body: headers, and what comes between and behind chunks.
@@ -86,6 +96,10 @@ class BoundedConnection(HttpToolsProtocol):
             super().data_received(part)
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._hang_up()
+            # The parser would read on to the end of what it was given.
+            raise HungUp
         self._wait(HEADER_SECONDS)
         super().on_message_begin()
 
@@ -96,10 +110,15 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._header_bytes = 0
+        self._chunks += 1
+        if self._chunks > MOST_CHUNKS:
+            self._hang_up()
+            raise HungUp
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
         self._reads_headers = False
+        self._chunks = 0
         self._wait(BODY_SECONDS)
         super().on_headers_complete()
 
@@ -110,6 +129,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._waits_since = self.loop.time()
         self._stalled = self.loop.call_later(STALLED_SECONDS, self._hang_up)
 
     def resume_writing(self) -> None:

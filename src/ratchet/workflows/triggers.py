@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from ratchet.kernel import Conflict, Misuse, NotFound, RatchetError, is_name
 from ratchet.ledger.tables import triggers
+from ratchet.observe.logs import logger
 from ratchet.operations import Listing, Param, described, filled, line_of, operation
 from ratchet.runtime.call import Call
 from ratchet.runtime.job import find_once
@@ -36,6 +37,7 @@ LARGEST = 1024 * 1024
 """Bytes of a message. What is larger belongs into a file whose path is the message."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 300
+_log = logger(__name__)
 
 
 class TriggerKind(StrEnum):
@@ -227,15 +229,19 @@ def take_webhook(
     A sender of one's own names the delivery and signs `DELIVERY.BODY`. One that signs the body alone, as GitHub does,
     is known by that: a name that is not signed could be another one each time that somebody sends the request again.
     """
-    unsigned = UnsignedMessage(
-        f"the request is not signed for a trigger {name}",
-        hint="send X-Ratchet-Delivery, and X-Ratchet-Signature: sha256=HMAC of DELIVERY.BODY with the secret",
-    )
+    unsigned = _unsigned(name)
+    require_signature(name, headers)
     with runtime.ledger.read() as tx:
         trigger = find_trigger(tx, name)
     if trigger is None or trigger.kind is not TriggerKind.WEBHOOK:
         raise unsigned
-    secret = variable(str(trigger.source["secret"])).encode()
+    try:
+        secret = variable(str(trigger.source["secret"])).encode()
+    except Misuse as error:
+        # For the owner. The sender has proved nothing, and is answered as any other who has not.
+        _note(runtime, trigger, str(error))
+        raise unsigned from None
+    _note(runtime, trigger, None)
     delivery, own = headers.get("x-ratchet-delivery", ""), headers.get("x-ratchet-signature")
     if own is not None:
         signed, given, id = f"{delivery}.".encode() + body, own, f"delivery:{delivery}"
@@ -248,6 +254,36 @@ def take_webhook(
     if not hmac.compare_digest(proof.encode(), given.encode(errors="replace")):
         raise unsigned
     return take_message(runtime, name, Message(id, body), actor=actor)
+
+
+def require_signature(name: str, headers: Mapping[str, str]) -> None:
+    """Raise `UnsignedMessage` for a request that does not even claim to be signed. Nothing else of it is looked at."""
+    if not headers.get("x-ratchet-signature") and not headers.get("x-hub-signature-256"):
+        raise _unsigned(name)
+
+
+def _unsigned(name: str) -> UnsignedMessage:
+    return UnsignedMessage(
+        f"the request is not signed for a trigger {name}",
+        hint="send X-Ratchet-Delivery, and X-Ratchet-Signature: sha256=HMAC of DELIVERY.BODY with the secret",
+    )
+
+
+def unset_variables(source: Mapping[str, Any]) -> list[str]:
+    """The variables that a source names and that this process does not have."""
+    url = str(source.get("url", ""))
+    named = [url[1:]] if url.startswith("$") else []
+    return [name for name in (*named, *filter(None, [source.get("secret")])) if not os.environ.get(name)]
+
+
+def _note(runtime: Runtime, trigger: Trigger, reason: str | None) -> None:
+    """Let the trigger show the reason. Only a change of it is written: anyone may send requests."""
+    if trigger.reason == reason:
+        return
+    if reason is not None:
+        _log.warning("a webhook is refused", trigger=trigger.name, reason=reason)
+    with runtime.ledger.write(actor=f"webhook:{trigger.name}") as tx:
+        note_reason(tx, trigger.name, reason)
 
 
 def _require_active(trigger: Trigger) -> None:

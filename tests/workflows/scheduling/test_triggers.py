@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from ratchet import doctor
 from ratchet.cli.operation import CliCall
 from ratchet.cli.session import CliSession
+from ratchet.config import Loaded
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import Conflict, Misuse
 from ratchet.ledger import EventFilter, Ledger
@@ -176,6 +178,36 @@ def test_a_request_counts_only_with_its_signature_and_sent_again_it_is_the_same(
     with pytest.raises(UnsignedMessage):
         send(body, "nowhere", x_hub_signature_256=sign(body))
     assert numbers(ledger) == [5, 5]
+
+
+@ONE_DATABASE
+def test_without_its_secret_a_webhook_answers_as_to_any_stranger_and_the_owner_sees_why(
+    add: Add, ledger: Ledger, runtime: Runtime, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add("hook", TriggerKind.WEBHOOK, secret="HOOK_SECRET")
+    headers = {"x-hub-signature-256": sign(b"{}")}
+    with pytest.raises(UnsignedMessage) as unknown:
+        take_webhook(runtime, "nowhere", headers, b"{}", actor="test")
+    monkeypatch.delenv("HOOK_SECRET")
+    for _ in range(2):
+        with pytest.raises(UnsignedMessage) as unset:
+            take_webhook(runtime, "hook", headers, b"{}", actor="test")
+    assert str(unset.value).replace("hook", "nowhere") == str(unknown.value)
+    assert "HOOK_SECRET" not in f"{unset.value} {unset.value.hint}"
+    reason = look(ledger, "hook").reason or ""
+    assert "HOOK_SECRET is not set" in reason
+    # Written once, however often a stranger asks.
+    assert events(ledger, "trigger.unreachable") == 1
+    [named] = [each for each in doctor.ledger(loaded) if each.name == "trigger hook"]
+    assert (named.status, "HOOK_SECRET" in named.detail, "HOOK_SECRET" in (named.fix or "")) == (
+        "warn",
+        True,
+        True,
+    )
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    body = b'{"number": 5}'
+    take_webhook(runtime, "hook", {"x-hub-signature-256": sign(body)}, body, actor="test")
+    assert look(ledger, "hook").reason is None
 
 
 def sign(signed: bytes) -> str:

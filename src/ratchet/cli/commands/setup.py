@@ -17,7 +17,7 @@ from ratchet.cli.output import note, show_one
 from ratchet.cli.progress import working
 from ratchet.cli.session import configure_logs
 from ratchet.config.file import add_settings
-from ratchet.engines.providers import how_to_price
+from ratchet.engines.providers import how_to_price, unused_addresses
 from ratchet.engines.registry import EngineContext, look_at
 from ratchet.kernel import Missing, RatchetError
 from ratchet.setup import (
@@ -62,6 +62,8 @@ def setup(session: CliSession, yes: bool) -> None:
         found = asyncio.run(find_means(os.environ))
     if silent := silent_ollama(os.environ, found):
         note(f"{silent}.")
+    for what, fix in unused_addresses(loaded.settings, os.environ):
+        note(f"{what}; {fix}.")
     if not found:
         raise Missing("there is no key, no login and no model on this machine", hint=_NOTHING)
     asking = not yes and not session.json and sys.stdin.isatty()

@@ -11,7 +11,7 @@ from fastapi import Depends, Header, HTTPException, Query
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from ratchet.kernel import LedgerUnavailable
 from ratchet.ledger import Event, EventFilter, follow_async
@@ -42,9 +42,15 @@ class EventStream(StreamingResponse):
     """Server-sent events with a comment now and then, so that nothing on the way takes silence for death.
 
     FastAPI's own answer for generators does so too, but logs a traceback when a caller leaves in the middle of a burst.
+    Raises `TooManyOpen` before it begins, for a caller who has as many as one may have.
     """
 
     media_type = "text/event-stream"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service: Service = scope["app"].state.service
+        with service.open_requests.stream(scope["state"]["caller"]):
+            await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         keeping_alive = asyncio.create_task(_keep_alive(send))

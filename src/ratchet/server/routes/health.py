@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from fastapi import APIRouter, Response
+from fastapi.concurrency import run_in_threadpool
 from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel, Field
 
@@ -35,6 +37,7 @@ from ratchet.server.service import Access, Api
 
 router = APIRouter(tags=["health"])
 _log = logger(__name__)
+Answered = TypeVar("Answered")
 
 
 class Live(BaseModel):
@@ -52,10 +55,21 @@ class ServerReadiness(BaseModel):
     reasons: list[str] = Field(description="why it is not ready")
 
 
+async def shared(api: Access, ask: Callable[[Access], Answered]) -> Answered:
+    """What `ask` answers, asked once for all who wait for it: anyone may ask, and as often as they like."""
+    name, loop = f"shared {ask.__name__}", asyncio.get_running_loop()
+    asking: asyncio.Future[Answered] | None = api.kept.get(name)
+    if asking is None or asking.get_loop() is not loop:
+        asking = api.kept[name] = loop.create_task(run_in_threadpool(ask, api))
+        asking.add_done_callback(lambda _: api.kept.pop(name, None))
+    # One who leaves does not end it for the others.
+    return await asyncio.shield(asking)
+
+
 @router.get("/health")
-def health(api: Api) -> Health:
+async def health(api: Api) -> Health:
     """Always 200: the body says how well."""
-    reasons = _reasons(api)
+    reasons = await shared(api, _reasons)
     return Health(status="degraded" if reasons else "ok", reasons=reasons)
 
 
@@ -66,9 +80,9 @@ async def live() -> Live:
 
 
 @router.get("/health/ready", responses={503: {"model": ServerReadiness}})
-def ready(api: Api, response: Response) -> ServerReadiness:
+async def ready(api: Api, response: Response) -> ServerReadiness:
     """503 while work should be sent elsewhere."""
-    reasons = _reasons(api)
+    reasons = await shared(api, _reasons)
     if reasons:
         response.status_code = 503
         response.headers["Retry-After"] = "2"
@@ -107,8 +121,12 @@ class Exposition(Response):
 
 
 @router.get("/metrics", response_class=Exposition)
-def prometheus(api: Api) -> Exposition:
+async def prometheus(api: Api) -> Exposition:
     """Prometheus text format. Counters are those of all processes that ever worked on this ledger."""
+    return Exposition(await shared(api, _exposition))
+
+
+def _exposition(api: Access) -> bytes:
     try:
         with api.read() as tx:
             others = all_snapshots(tx, but=api.service.process_id)
@@ -118,7 +136,7 @@ def prometheus(api: Api) -> Exposition:
         # Shown to anybody: where the database is stays inside. No half answer either, it would look like a reset.
         raise LedgerUnavailable("the database does not answer") from error
     merged = metrics.merge([*others, metrics.snapshot()])
-    return Exposition(metrics.exposition(merged, gauges, _calls_of_agents(calls)))
+    return metrics.exposition(merged, gauges, _calls_of_agents(calls))
 
 
 def _calls_of_agents(found: Sequence[CallTotals]) -> list[Metric]:
