@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from ratchet.cli.foreground import WaitNotice, follow_jobs, foreground
+from ratchet.cli.output import silent_seconds
 from ratchet.cli.progress import working
 from ratchet.config import load_settings
 from ratchet.ledger import Event
@@ -44,6 +47,20 @@ def test_a_run_that_is_silent_is_spoken_for(
     with WaitNotice(every_seconds=0.05) as heartbeat:
         heartbeat.hear(heard)
         eventually(lambda: len([each for each in lines() if each.endswith(told)]) >= 3)
+
+
+def test_what_a_person_did_before_a_run_is_not_counted_as_waiting(capsys: pytest.CaptureFixture[str]) -> None:
+    eventually(lambda: silent_seconds() > 1.2)
+    began = time.monotonic()
+    found: list[re.Match[str]] = []
+
+    def heard() -> bool:
+        found.extend(re.finditer(r"waiting for (\d+) s", capsys.readouterr().err))
+        return bool(found)
+
+    with WaitNotice(every_seconds=0.05):
+        eventually(heard)
+    assert int(found[0][1]) <= time.monotonic() - began + 0.5
 
 
 def test_a_pause_is_told_at_once_and_counted_down(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,15 @@ def on_terminal(program: Program, columns: int, *arguments: str) -> str:
     return sent.decode()
 
 
+def test_errors_are_wrapped_at_the_width_of_the_terminal(program: Program, ledger: Ledger) -> None:
+    shown = on_terminal(program, 60, "agent", "show", "somebody")
+    assert shown.replace("\r\n", "\n") == (
+        "error: agent somebody does not exist\n"
+        "hint: `ratchet agent list` shows them, `ratchet agent\n"
+        "      create` makes one\n"
+    )
+
+
 def test_tables_in_markdown_are_drawn_on_a_terminal_and_left_to_a_pipe(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,23 @@ def test_where_there_is_a_ledger_tools_must_exist(ratchet: Ratchet, tmp_path: Pa
 
 
 @ONE_DATABASE
+def test_a_constant_of_the_wrong_type_is_refused_before_a_run(ratchet: Ratchet, tmp_path: Path) -> None:
+    assert ratchet("init").code == 0
+
+    def validated(text: object) -> str:
+        count = step("a", "word_count", type="existing_tool", input_mapping={"text": text})
+        return ratchet("workflow", "validate", write(tmp_path, workflow([count], portable=False))).out
+
+    assert "step a: the inputs of tool word_count do not fit" in validated(7)
+    assert "step a: the inputs of tool word_count do not fit" in validated(["seven"])
+    assert "do not fit" not in validated("seven")
+    file = write(
+        tmp_path, workflow([step("a", "word_count", type="existing_tool", input_mapping={"text": 7})])
+    )
+    assert "do not fit" in ratchet("workflow", "run", file).err
+
+
+@ONE_DATABASE
 def test_the_plan_of_old_files_has_the_waves_that_they_mean(ratchet: Ratchet, tmp_path: Path) -> None:
     spec = workflow(
         [

@@ -45,17 +45,29 @@ def setup_line(session: CliSession) -> list[str]:
 _LISTS: Mapping[str, str] = {
     "agent": "`ratchet agent list` shows them, `ratchet agent create` makes one",
     "approval": "`ratchet approval list --status any` shows them",
+    "attempt": "`ratchet step show STEP` shows those of a step",
+    "call": "`ratchet agent calls AGENT` shows them",
+    "certificate of version": "it has one when it was judged; `ratchet agent versions AGENT` shows them",
     "change": "`ratchet agent state AGENT --history` shows them",
     "ended run of workflow": "`ratchet workflow list` shows the runs, `ratchet workflow run` makes one",
     "entry": "`ratchet memory list` shows them",
+    "eval": "`ratchet agent eval list AGENT` shows them",
     "failed or blocked step in protocol": "`ratchet protocol show {key}` shows its status, and what to do next",
+    "incident": "`ratchet agent incidents AGENT` shows them",
     "installed task": "`ratchet research tasks` shows them, `ratchet research new NAME` makes one",
     "job": "`ratchet queue jobs` shows them",
+    "key": "`ratchet agent key list AGENT` shows them",
+    "project": "`ratchet project list` shows them, `ratchet project add` makes one",
+    "protocol": "`ratchet protocol list` shows them, `ratchet protocol new` makes one",
     "research run": "`ratchet research list` shows them, `ratchet research run TASK` makes one",
     "run": "`ratchet runs list` shows them",
     "run of a workflow": "`ratchet workflow list` shows them",
     "schedule": "`ratchet schedule list` shows them, `ratchet schedule add` makes one",
+    "secret": "`ratchet agent secret list AGENT` shows them",
+    "session": "`ratchet usage` shows what was used",
+    "step": "`ratchet protocol show PROTOCOL` shows those of a protocol",
     "step to run in protocol": "`ratchet protocol show {key}` shows its status, and what to do next",
+    "tool": "`ratchet tool list` shows those there are",
     "trigger": "`ratchet trigger list` shows them, `ratchet trigger add` makes one",
     "trial": "`ratchet research activity RUN` shows the last ones",
     "version": "`ratchet agent versions AGENT` shows them",
@@ -111,9 +123,12 @@ def tell(error: BaseException, session: CliSession) -> int:
         }
         print(json.dumps(told), file=sys.stderr)
     else:
-        print(f"error: {failure.message}", file=sys.stderr)
+        # Loaded here: only what goes wrong needs it.
+        from ratchet.cli.words import hanging
+
+        print(f"error: {hanging(failure.message, 7, sys.stderr)}", file=sys.stderr)
         if failure.hint:
-            print(f"hint: {failure.hint}", file=sys.stderr)
+            print(f"hint: {hanging(failure.hint, 6, sys.stderr)}", file=sys.stderr)
     return failure.code
 
 

@@ -61,11 +61,12 @@ class WaitNotice:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="ratchet-heartbeat", daemon=True)
         self._doing = "the run to begin"
-        self._since = time.monotonic()
+        self._since = self._began = time.monotonic()
         self._again_at: float | None = None
         """When a pause is over, if there is one."""
 
     def __enter__(self) -> Self:
+        self._since = self._began = time.monotonic()
         if not self._quiet:
             self._thread.start()
         return self
@@ -98,12 +99,16 @@ class WaitNotice:
     def _waiting(self) -> str:
         if self._again_at is not None and (left := self._again_at - time.monotonic()) > 0:
             return f"retrying in {left:.0f} s: {self._doing}"
-        waited = max(time.monotonic() - self._since, silent_seconds())
+        waited = max(time.monotonic() - self._since, self._silent())
         return f"waiting for {waited:.0f} s: {self._doing}"
 
+    def _silent(self) -> float:
+        """How long nothing was said of this run. What a person did before it was no waiting."""
+        return min(silent_seconds(), time.monotonic() - self._began)
+
     def _beat(self) -> None:
-        while not self._ended.wait(max(0.1, self._every - silent_seconds())):
-            if silent_seconds() >= self._every:
+        while not self._ended.wait(max(0.1, self._every - self._silent())):
+            if self._silent() >= self._every:
                 note(self._waiting())
 
 

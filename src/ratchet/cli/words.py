@@ -9,7 +9,7 @@ import textwrap
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ratchet.kernel.text import dollars
 
@@ -64,12 +64,20 @@ def lines(text: str) -> str:
     return "\n".join("".join(map(_visible, line)) for line in text.splitlines())
 
 
-def hanging(text: str, indent: int) -> str:
-    """`text` for column `indent` of a terminal, wrapped so that it stays to the right of it; elsewhere as it is."""
-    if not sys.stdout.isatty():
+def hanging(text: str, indent: int, stream: TextIO | None = None) -> str:
+    """`text` for column `indent` of a terminal, wrapped so that it stays to the right of it; elsewhere as it is.
+
+    A word that is longer than a line, such as a path, stays whole: it can be copied.
+    """
+    if not (stream or sys.stdout).isatty():
         return text
     width = max(20, shutil.get_terminal_size().columns - indent)
-    return f"\n{' ' * indent}".join(textwrap.wrap(text, width, break_on_hyphens=False) or [""])
+    wrapped = [
+        part
+        for line in text.splitlines() or [""]
+        for part in textwrap.wrap(line, width, break_on_hyphens=False, break_long_words=False) or [""]
+    ]
+    return f"\n{' ' * indent}".join(wrapped)
 
 
 def cost_words(used: Usage | Mapping[str, Any]) -> str:

@@ -339,7 +339,10 @@ def add_protocol_steps(tx: Transaction, run_id: int, added: Sequence[Mapping[str
         with tx.connection.begin_nested():
             tx.connection.execute(sa.insert(protocol_steps), rows)
     except exc.IntegrityError as error:
-        raise Conflict(f"protocol {run_id} has a step at that index already") from error
+        raise Conflict(
+            f"protocol {run_id} has a step at that index already",
+            hint="leave the index out: the step is put behind the others",
+        ) from error
     return numbers
 
 

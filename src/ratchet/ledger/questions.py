@@ -370,7 +370,10 @@ def record_answer(tx: Transaction, clarification_id: int, answer: Any, *, by: st
     if tx.connection.execute(answered).rowcount:
         return
     asked = get_clarification(tx, clarification_id)
-    raise Conflict(f"clarification {asked.key!r} was answered already, by {asked.answered_by}")
+    raise Conflict(
+        f"clarification {asked.key!r} was answered already, by {asked.answered_by}",
+        hint="nothing is to be done; its answer is shown with the questions of the project or the protocol",
+    )
 
 
 def _is(column: sa.ColumnElement[Any], value: int | None) -> sa.ColumnElement[bool]:

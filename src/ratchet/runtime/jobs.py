@@ -212,7 +212,10 @@ class Jobs:
         if job is None:
             raise NotFound("job", job_id)
         if job.status.final:
-            raise Conflict(f"job {job_id} is {job.status}; only an unfinished job can be stopped")
+            raise Conflict(
+                f"job {job_id} is {job.status}; only an unfinished job can be stopped",
+                hint="nothing is to be done: it has ended",
+            )
         if job.status in IDLE:
             self._cancel(tx, job, reason)
             return JobStatus.CANCELLED
@@ -387,9 +390,9 @@ def check_priority(priority: int) -> None:
 def _check(priority: int, delay_seconds: float, max_attempts: int | None) -> None:
     check_priority(priority)
     if not math.isfinite(delay_seconds):
-        raise Misuse(f"a delay of {delay_seconds} seconds cannot be kept")
+        raise Misuse(f"a delay of {delay_seconds} seconds cannot be kept", hint="give a number of seconds")
     if max_attempts is not None and max_attempts < 1:
-        raise Misuse(f"max_attempts {max_attempts} would never try")
+        raise Misuse(f"max_attempts {max_attempts} would never try", hint="give 1 or more")
 
 
 def _tries(job: Job) -> dict[str, Any]:

@@ -74,7 +74,8 @@ def enter_run(tx: Transaction, run_id: int) -> Run:
         raise Waiting(f"run {run_id} is {run.status}", hint=f"resume it: ratchet runs resume {run_id}")
     elif run.status is not RunStatus.RUNNING:
         raise Conflict(
-            f"run {run_id} is {run.status}; only a pending, planned or running run can be worked on"
+            f"run {run_id} is {run.status}; only a pending, planned or running run can be worked on",
+            hint="start the same work again as a new run",
         )
     return run
 
@@ -162,7 +163,10 @@ def carry_again(tx: Transaction, runtime: Runtime, run_id: int) -> None:
     """Queue a job that carries the run once more, for what has changed. Raises `Conflict` if none ever did."""
     last = last_carrier(tx, run_id)
     if last is None:
-        raise Conflict(f"run {run_id} was never started as work, so there is nothing to resume")
+        raise Conflict(
+            f"run {run_id} was never started as work, so there is nothing to resume",
+            hint=f"start it; `ratchet runs show {run_id}` shows what it is",
+        )
     runtime.enqueue(
         tx,
         last.kind,

@@ -69,7 +69,10 @@ def check_cron(cron: str) -> None:
 def _next(cron: str, timezone: str, after: int) -> datetime:
     found = next(_moments(cron, timezone, after), None)
     if found is None:
-        raise Misuse(f"the schedule {cron!r} never happens again: it lies in the past or on no date")
+        raise Misuse(
+            f"the schedule {cron!r} never happens again: it lies in the past or on no date",
+            hint="give a date that comes, such as '0 9 * * 1' for every Monday at nine",
+        )
     return found
 
 

@@ -133,10 +133,10 @@ async def _act(request: Request) -> None:
             "only a caller who signed in to the console can act in it", hint="use the API instead"
         )
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        raise ForeignForm("the form was sent by a page of another site")
+        raise ForeignForm("the form was sent by a page of another site", hint="send it from the console")
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.headers.get("Host"):
-        raise ForeignForm(f"the form was sent by a page of {origin}")
+        raise ForeignForm(f"the form was sent by a page of {origin}", hint="send it from the console")
     given = request.headers.get(HEADER) or (await request.form()).get(FIELD)
     if not isinstance(given, str) or not visits.is_csrf(visit, given):
         raise ForeignForm("the form is out of date", hint="load the page again and send it from there")

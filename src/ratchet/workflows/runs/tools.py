@@ -6,13 +6,17 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 from ratchet.flowkit.errors import SpecError
+from ratchet.flowkit.graph import own_names
 from ratchet.flowkit.reader import read_spec
+from ratchet.flowkit.references import Reference, find_references, resolve
 from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, WorkflowStep
 from ratchet.flowkit.validation import check_spec
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RatchetError
+from ratchet.tools.caller import misfit
 from ratchet.tools.definition import PythonBody, Tool, ToolType, tool_from_definition
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.workflows.files import BadWorkflow
@@ -121,6 +125,7 @@ class FoundTools:
         self._toolbox = toolbox
         self._folder = folder
         self.problems: list[str] = []
+        self._parts: dict[int, dict[str, Any]] = {}
         self.installed: dict[tuple[str, str], ToolVersion] = {}
         self.carried: dict[tuple[str, str], Tool] = {}
         """Those that the workflow brings with it, embedded or in files beside it."""
@@ -140,12 +145,35 @@ class FoundTools:
             self._carry(spec, step, step.tool_name or step.step_id, _from_file(step, self._folder))
         elif step.tool_name:
             self._find(spec, step, step.tool_name)
+            self._check_constants(spec, step, step.tool_name)
         elif step.generate_tool:
             self.problems.append(UNWRITTEN.format(step.step_id))
         elif step.step_type is not StepType.LLM_CALL:
             self.problems.append(f"step {step.step_id}: names no tool")
         if step.fallback_tool:
             self._find(spec, step, step.fallback_tool)
+
+    def _check_constants(self, spec: WorkflowSpec, step: WorkflowStep, name: str) -> None:
+        """What a step writes out itself is known before a run: it must be of the type that the tool takes."""
+        key = (spec.workflow_id, name)
+        tool = self.installed[key].tool if key in self.installed else self.carried.get(key)
+        if tool is None or step.workflow_spec is not None:
+            return
+        schema = tool.input_schema or {}
+        # What else a schema says is about values that only a run has.
+        part = self._parts.setdefault(
+            id(tool),
+            {each: schema[each] for each in ("$defs", "definitions", "properties") if each in schema},
+        )
+        own = own_names(step)
+        constants = {
+            each: resolve(value, _unknown, own=own)
+            for each, value in step.input_mapping.items()
+            if not find_references(value, own=own)
+        }
+        wrong = misfit(constants, part) if part else None
+        if wrong is not None:
+            self.problems.append(f"step {step.step_id}: the inputs of tool {name} do not fit: {wrong}")
 
     def _find(self, spec: WorkflowSpec, step: WorkflowStep, name: str) -> None:
         key = (spec.workflow_id, name)
@@ -181,6 +209,10 @@ class FoundTools:
             self.problems.append(f"step {step.step_id}: {tool.refusal}")
         if tool.fallback_tool:
             self._find(spec, step, tool.fallback_tool)
+
+
+def _unknown(reference: Reference) -> NoReturn:
+    raise AssertionError(f"{reference} is no constant")
 
 
 def _with_workflow(definition: ToolDefinition, step: WorkflowStep) -> ToolDefinition:
