@@ -98,6 +98,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._held: set[HeldBody] = set()
+        self._bytes = 0
 
     @contextmanager
     def one(self) -> Iterator[HeldBody]:
@@ -114,24 +115,31 @@ class Bodies:
             task.uncancel()
             raise _no_room() from None
         finally:
-            self._held.discard(body)
+            self._release(body)
 
     def add(self, body: HeldBody, message: Message) -> None:
         """Raises `HTTPException` for a body that is too much."""
         part = message.get("body", b"")
         body.size += len(part)
+        self._bytes += len(part)
         body.containers += part.count(b"[") + part.count(b"{")
         body.arrives = message.get("more_body", False)
         _check(body.size)
         if body.containers > _MOST_CONTAINERS:
             raise HTTPException(413, f"the request has more than {_MOST_CONTAINERS:,} lists and objects")
-        if sum(each.size for each in self._held if not each.cut_off) <= _MOST_HELD_BYTES:
+        if self._bytes <= _MOST_HELD_BYTES:
             return
         longest = max((each for each in self._held if each.arrives or each is body), key=lambda it: it.size)
         if longest is body:
             raise _no_room()
-        longest.cut_off, longest.arrives = True, False
+        longest.cut_off = True
+        self._release(longest)
         longest.task.cancel()
+
+    def _release(self, body: HeldBody) -> None:
+        if body in self._held:
+            self._held.remove(body)
+            self._bytes -= body.size
 
 
 class BodyLimit:
