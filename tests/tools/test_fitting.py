@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ratchet.tools.caller import misfit
+from ratchet.tools.fit import misfit
 
 _KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array"])
 _NAMES = st.sampled_from(["a", "b", "c"])

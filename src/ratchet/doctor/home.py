@@ -25,6 +25,7 @@ from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.bucket import Bucket
 from ratchet.ledger.database import REVISIONS, current_revision, database_now_ms, make_engine, translated
 from ratchet.ledger.ledger import refuse_half_restored
+from ratchet.ledger.tables import triggers
 from ratchet.ledger.transaction import Remembered
 from ratchet.runtime import list_processes
 from ratchet.runtime.addresses import server_addresses
@@ -134,6 +135,8 @@ def _contents(connection: sa.Connection, loaded: Loaded) -> list[ProbeCheck]:
 
 def _triggers(tx: Transaction) -> Iterator[ProbeCheck]:
     """Triggers that take nothing, since a variable that they name is not set."""
+    if not tx.connection.scalar(sa.select(sa.exists().select_from(triggers))):
+        return
     # Loaded here: few homes have triggers, and a doctor should be quick.
     from ratchet.workflows.triggers import list_triggers, unset_variables
 

@@ -40,6 +40,7 @@ def test_every_tool_that_is_listed_without_the_flag_answers_and_changes_nothing(
         "read_trial_diff": "error: commit of trial 001 does not exist",
         "get_workflow_profile": "error: ended run of workflow counting does not exist",
         "get_agent_certificate": "error: certificate of version 0.1.0 of greeter does not exist",
+        "get_tool_certificate": "error: certificate of version 1.0.0 of double does not exist",
     }
     assert answers["get_leaderboard"]["items"][0]["hypothesis"] == "an idea that helps"
     assert answers["get_agent_version"]["version"] == "0.1.0"

@@ -21,8 +21,8 @@ from ratchet.judges import Candidate, Judged
 from ratchet.kernel import Outcome
 from ratchet.ledger.tool_versions import DIFFERENCES
 from ratchet.tools.call import ToolCallFailed, ToolResult, ToolUse
-from ratchet.tools.caller import misfit
 from ratchet.tools.definition import Tool, read_tool
+from ratchet.tools.fit import misfit
 from ratchet.workflows.evolution.judge import VariantJudge
 from ratchet.workflows.evolution.subject import CaseOrigin, ToolCase, example_cases
 from tests.workflows.evolution.ten import TEN, TenthTool

@@ -429,7 +429,6 @@ class RabbitServer:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(place / "plugins"),
             "RABBITMQ_PID_FILE": str(place / "pid"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "ERL_CRASH_DUMP": "/dev/null",
         }
 
     def start(self) -> None:

@@ -15,8 +15,8 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ratchet.tools.caller import misfit
 from ratchet.tools.definition import Tool
+from ratchet.tools.fit import misfit
 from ratchet.workflows.evolution.graph import declared_inputs
 
 _TEXTS = (

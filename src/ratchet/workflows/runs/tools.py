@@ -16,8 +16,8 @@ from ratchet.flowkit.spec import StepType, ToolDefinition, WorkflowSpec, Workflo
 from ratchet.flowkit.validation import check_spec
 from ratchet.flowkit.writer import write_spec
 from ratchet.kernel import RatchetError
-from ratchet.tools.caller import misfit
 from ratchet.tools.definition import PythonBody, Tool, ToolType, tool_from_definition
+from ratchet.tools.fit import misfit
 from ratchet.tools.registry import Toolbox, ToolVersion, open_toolbox
 from ratchet.workflows.files import BadWorkflow
 from ratchet.workflows.saved import UNWRITTEN, WorkflowPlace, load_inner
@@ -163,7 +163,8 @@ class FoundTools:
         # What else a schema says is about values that only a run has.
         part = self._parts.setdefault(
             id(tool),
-            {each: schema[each] for each in ("$defs", "definitions", "properties") if each in schema},
+            {"type": "object"}
+            | {each: schema[each] for each in ("$defs", "definitions", "properties") if each in schema},
         )
         own = own_names(step)
         constants = {
@@ -171,7 +172,7 @@ class FoundTools:
             for each, value in step.input_mapping.items()
             if not find_references(value, own=own)
         }
-        wrong = misfit(constants, part) if part else None
+        wrong = misfit(constants, part)
         if wrong is not None:
             self.problems.append(f"step {step.step_id}: the inputs of tool {name} do not fit: {wrong}")
 
