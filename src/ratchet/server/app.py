@@ -276,7 +276,9 @@ def create_app(
             Middleware(RequestIds),
             Middleware(Measuring),
             Middleware(Problems),
-            Middleware(Authorisation, token=token, service=service),
+            Middleware(
+                Authorisation, token=token, ledger=runtime.ledger, open_requests=service.open_requests
+            ),
             Middleware(BodyLimit),
         ],
     )

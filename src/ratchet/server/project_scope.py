@@ -24,7 +24,7 @@ from ratchet.agents.access import KeyHolder, KeyScope, holder_of, looks_like_key
 from ratchet.agents.contract import Role
 from ratchet.engines.registry import names_address
 from ratchet.kernel import LedgerError, NotFound
-from ratchet.ledger import Transaction
+from ratchet.ledger import Ledger, Transaction
 from ratchet.ledger.projects import Kind, Owner, owner_of, project_of_token
 from ratchet.operations import Operation
 from ratchet.server.every_operation import EVERY
@@ -37,7 +37,7 @@ from ratchet.server.service import (
     Api,
     Caller,
     Forbidden,
-    Service,
+    OpenRequests,
     TooManyOpen,
     hash_of,
 )
@@ -206,11 +206,11 @@ bearer = HTTPBearer(
 class Authorisation:
     """Answers 401 to everything but `OPEN` without a bearer token, before anything else looks at the request."""
 
-    def __init__(self, app: ASGIApp, token: str, service: Service) -> None:
+    def __init__(self, app: ASGIApp, token: str, ledger: Ledger, open_requests: OpenRequests) -> None:
         self._app = app
         self._token = token.encode()
-        self._ledger = service.runtime.ledger
-        self._open_requests = service.open_requests
+        self._ledger = ledger
+        self._open_requests = open_requests
         # Of the threads that look up tokens. The others are left for those whose token is known.
         self._lookups = CapacityLimiter(_LOOKUPS)
 

@@ -49,7 +49,7 @@ from ratchet.server.mcp.api import Asker, operator_headers
 from ratchet.server.mcp.face import ApiResource, Face
 from ratchet.server.mcp.tool import Offered, Told
 from ratchet.server.project_scope import Authorisation
-from ratchet.server.service import HEADER, Caller
+from ratchet.server.service import HEADER, Caller, OpenRequests
 from ratchet.tools.registry import open_toolbox
 
 AskerOf = Callable[[Any], Asker]
@@ -330,7 +330,7 @@ async def _on_http(
 
 def _listener(side: McpSide, runtime: Runtime, token: Token, bound: socket.socket, host: str) -> McpListener:
     def around(app: ASGIApp) -> ASGIApp:
-        return RequestIds(Authorisation(app, token.value, runtime.ledger))
+        return RequestIds(Authorisation(app, token.value, runtime.ledger, OpenRequests()))
 
     address, *others = _addresses(bound, host)
     return McpListener(
