@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ratchet.kernel import (
@@ -36,6 +36,7 @@ from ratchet.ledger.protocols import (
 )
 from ratchet.ledger.runs import lock_run
 from ratchet.ledger.usage import stages_of_step
+from ratchet.placement import placement_for
 from ratchet.projects.address import CloneMissing
 from ratchet.projects.clarifications import waits_for_answers
 from ratchet.projects.clone import opened_clone, stoppable
@@ -126,7 +127,7 @@ async def _carry(job: JobContext, protocol: Protocol, *, wants_pull_request: boo
     project = await asyncio.to_thread(_project, job, protocol)
     try:
         async with opened_clone(job.runtime, project) as clone:
-            stream = Stream(job, protocol, project, clone)
+            stream = Stream(job, protocol, project, clone, placement_for(job.runtime.settings))
             if job.ledger.artifacts.travels and protocol.base_commit is not None:
                 await stoppable(clone.transfer, lambda: bring_commits(stream))
             return await _go_on(stream, wants_pull_request=wants_pull_request)
@@ -274,7 +275,7 @@ def _project(job: JobContext, protocol: Protocol) -> Project:
 def _fresh(stream: Stream) -> Stream:
     with stream.job.ledger.read() as tx:
         protocol = get_protocol(tx, stream.protocol.run_id)
-    return Stream(stream.job, protocol, stream.project, stream.clone)
+    return replace(stream, protocol=protocol)
 
 
 async def _show(stream: Stream, commit: str) -> None:

@@ -280,6 +280,7 @@ def judge_for(
         feedback=(step.runtime_state or {}).get("feedback") or "",
         red=red_checks(stream),
         environments=environments_of(stream),
+        placement=stream.placement,
     )
 
 

@@ -37,6 +37,7 @@ from ratchet.ledger.protocols import (
     get_protocol,
     list_protocol_steps,
 )
+from ratchet.placement import Placement
 from ratchet.programs import TookTooLong
 from ratchet.projects.address import PushRefused, RemoteFailed, worktrees_of
 from ratchet.projects.clone import Clone
@@ -66,6 +67,7 @@ class Stream:
     protocol: Protocol
     project: Project
     clone: Clone
+    placement: Placement
 
     @property
     def surroundings(self) -> EngineContext:

@@ -419,7 +419,6 @@ class RabbitServer:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             # So that it can be ended although the node that was killed did not sign off.
             "ERL_EPMD_RELAXED_COMMAND_CHECK": "1",
-            "ERL_CRASH_DUMP": str(place / "crash.dump"),
             "RABBITMQ_NODENAME": f"ratchet{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),

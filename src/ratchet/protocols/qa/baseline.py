@@ -15,7 +15,6 @@ from ratchet.judges.judge import Deadline
 from ratchet.kernel import fingerprint
 from ratchet.ledger import EventFilter
 from ratchet.ledger.events import Event, latest
-from ratchet.placement import placement_for
 from ratchet.projects.discovery import read_facts
 from ratchet.projects.environments import Environment, missing_packages
 from ratchet.protocols.qa.checks import CHECKED, CheckRun, environment_of, run_check
@@ -85,7 +84,7 @@ async def _run(
                     environment=environment,
                     seconds=seconds,
                     deadline=Deadline(None),
-                    placement=placement_for(stream.job.runtime.settings),
+                    placement=stream.placement,
                 ),
             )
             for check in checks

@@ -19,7 +19,7 @@ from ratchet.ledger.protocols import Protocol, ProtocolStep
 from ratchet.ledger.runs import get_run, mark_run_simulated
 from ratchet.ledger.usage import hold
 from ratchet.loop import check_out, judge_candidate
-from ratchet.placement import placement_for
+from ratchet.placement import LOCAL, Placement
 from ratchet.projects.environments import Environments
 from ratchet.protocols.engine_choice import Author, Independence, Opener, Reviewer, choose_reviewer
 from ratchet.protocols.qa.checks import CheckGate, Red
@@ -100,12 +100,14 @@ def qa_judge(
     feedback: str = "",
     red: Red | None = None,
     environments: Environments | None = None,
+    placement: Placement = LOCAL,
     open_engine: Opener = open_engine,
 ) -> QaJudge:
     """The judge of one step. Reads the repository. Raises `ProtocolBlocked` before anything is spent.
 
     `base` is the head of the branch before the step. `spec` is the step's own if not given, and `feedback` that on an
-    earlier attempt. `red` are the checks that fail without any change, and `environments` what they run in.
+    earlier attempt. `red` are the checks that fail without any change, and `environments` what they run in,
+    where `placement` says.
     """
     spec = table(step.spec) if spec is None else spec
     asked = read_asked(spec)
@@ -128,7 +130,7 @@ def qa_judge(
             strict=reviewer.engine.name == author.engine,
             environments=environments,
             red=red or {},
-            placement=placement_for(settings),
+            placement=placement,
         )
         review = ReviewGate(
             verdict=_verdict(settings, asked, reviewer, author, prompt),
