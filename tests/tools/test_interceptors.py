@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ratchet.tools.call import ToolCallFailed, ToolResult
-from ratchet.tools.caller import GROUP, Interceptor, InterceptorOrder, announced_interceptors, intercepted
+from ratchet.tools.caller import GROUP, Interceptor, announced_interceptors, intercepted
 from ratchet.tools.definition import Tool, read_tool
 from tests.tools.bench import Bench, python_tool
 from tests.tools.bench_fixtures import bench, shared_runtime
@@ -57,7 +57,7 @@ def run(*chain: Interceptor, call: Any = answer) -> ToolResult:
 
 def chain(**more: Any) -> tuple[list[str], list[Spy]]:
     heard: list[str] = []
-    places = {"F": InterceptorOrder.FIRST, "N": InterceptorOrder.NORMAL, "L": InterceptorOrder.LAST}
+    places = {"F": 0, "N": 50, "L": 100}
     return heard, [Spy(name, place, heard, **more.get(name, {})) for name, place in places.items()]
 
 

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from enum import IntEnum
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -24,12 +23,6 @@ from ratchet.tools.programs import most_output
 GROUP = "ratchet.interceptors"
 # Made once: `json.dumps` makes one for each call, which takes longer than a small value.
 _JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
-
-
-class InterceptorOrder(IntEnum):
-    FIRST = 0
-    NORMAL = 50
-    LAST = 100
 
 
 class Interceptor(Protocol):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         PatchRefused,
         RefsMoved,
         RepositoryCorrupt,
-        RepositoryDirty,
         RepositoryError,
         RepositoryLocked,
         RepositoryShallow,

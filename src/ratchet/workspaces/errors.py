@@ -36,10 +36,6 @@ class RepositoryShallow(RepositoryError):
     """A shallow or partial clone does not have what is needed."""
 
 
-class RepositoryDirty(RepositoryError):
-    """A clone holds work of a person that is in no commit."""
-
-
 class RepositoryUnwritable(RepositoryError):
     """The repository or the directory of its workspaces cannot be written: read-only, full or forbidden."""
 

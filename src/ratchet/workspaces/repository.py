@@ -22,7 +22,6 @@ from ratchet.workspaces.directories import Claim, remove_tree
 from ratchet.workspaces.errors import (
     NotARepository,
     RepositoryCorrupt,
-    RepositoryDirty,
     RepositoryShallow,
     RepositoryUnwritable,
 )
@@ -421,16 +420,6 @@ class Repository:
         return uncommitted(
             self._found.own, self._found.files, head[0] if head else None, self._found.algorithm
         )
-
-    def require_clean(self) -> None:
-        """Raise `RepositoryDirty` when a person's work would be left out."""
-        paths = self.uncommitted()
-        if paths:
-            more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-            raise RepositoryDirty(
-                f"{self.path} has uncommitted work: {', '.join(paths[:3])}{more}",
-                hint="commit or stash it first; workspaces are made from commits",
-            )
 
     def workspace(
         self,
