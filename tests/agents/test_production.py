@@ -203,6 +203,9 @@ def test_what_callers_wrote_into_an_incident_asks_for_no_other_answers(
             spec=run.spec,
             message=run.spec["message"],
         )
+    work.spec = {**run.spec, "incident": None, "about": ["count"]}
+    assert used_of(work).asked.tools == {"count"}  # type: ignore[arg-type]
+    work.spec = run.spec
     asked = used_of(work).asked  # type: ignore[arg-type]
     assert not asked.include(ReplayedCall(1, Role.RUNNER, "count", {}), failed_before=True)
     assert asked.include(ReplayedCall(2, Role.RUNNER, "greet", {"name": "Bo"}), failed_before=True)

@@ -16,7 +16,7 @@ from ratchet.agents.contract import place_of
 from ratchet.config import Loaded
 from ratchet.ledger import Ledger
 from ratchet.ledger.agents import AgentRow
-from ratchet.ledger.runs import create_run
+from ratchet.ledger.runs import create_run, get_run
 from ratchet.server.operation import shape_of
 from tests.agents.made_up import NAME, current, make_agent, make_two_versions
 
@@ -296,6 +296,23 @@ def test_a_key_for_feedback_starts_one_change_at_a_time(
     assert [each.status_code for each in answers] == [202, 202 if scope == "admin" else 409]
     assert answers[0].json()["source"] == ("person" if scope == "admin" else "key")
     assert scope == "admin" or "is under way" in answers[1].text
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("scope", ["feedback", "admin"])
+def test_what_feedback_is_about_is_not_said_by_callers(
+    api: TestClient, greeter: AgentRow, ledger: Ledger, scope: str
+) -> None:
+    made = api.post(f"/agents/{NAME}/keys", json={"key": "site", "scopes": [scope]})
+    bearer = {"Authorization": f"Bearer {made.json()['key']}"}
+    about = {"message": "better", "about": ["greet"]}
+    given = api.post(f"/agents/{NAME}/feedback", json=about, headers=bearer)
+    assert given.status_code == (202 if scope == "admin" else 422), given.text
+    if scope == "admin":
+        with ledger.read() as tx:
+            assert get_run(tx, given.json()["run"]).spec["about"] == ["greet"]
+    unknown = api.post(f"/agents/{NAME}/feedback", json={**about, "about": ["greet", "add"]})
+    assert (unknown.status_code, "there is no tool 'add'" in unknown.text) == (422, True)
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
