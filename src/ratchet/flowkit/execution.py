@@ -127,6 +127,11 @@ class StepLines:
                 return
             await news.wait()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the step gives nothing more until those who follow it are further."""
+        return self._free is not None
+
     async def room(self, number: int) -> None:
         """Wait until the line of this number would not be too far ahead."""
         await self._until(lambda: self._stuck or self._is_within(number, MOST_AHEAD))

@@ -211,7 +211,7 @@ class LedgerJournal:
         self._group = GroupCommit(self, in_thread=True, retries=_RETRIES)
         self._broken: BaseException | None = None
         self._unwanted: list[Skipped] = []
-        self._running: set[str] = set()
+        self._running: dict[str, StepCall] = {}
         # The next transaction, whatever it is for, takes these along.
         self._calls: list[CallRow] = []
         self._words: dict[tuple[str, str], list[str]] = {}
@@ -241,7 +241,7 @@ class LedgerJournal:
     async def started(self, call: StepCall) -> None:
         await self._give_way()
         if not call.container:
-            self._running.add(call.name)
+            self._running[call.name] = call
         await self._put(Began(call.name, _spec(call.step)), wait=not self._pure(call))
 
     async def retrying(self, call: StepCall, error: StepError, pause_seconds: float) -> None:
@@ -335,16 +335,16 @@ class LedgerJournal:
 
     async def _give_way(self) -> None:
         """Begin nothing new while others wait for the place of a run in the background, and leave it to them when
-        nothing runs any more."""
+        nothing runs any more, or only what waits for what is not to begin."""
         while self._job.should_yield():
-            if not self._running:
+            if all(call.lines is not None and call.lines.waiting for call in self._running.values()):
                 self._job.give_way()
             await asyncio.sleep(_YIELD_SECONDS)
 
     async def _put(self, entry: Entry, *, wait: bool) -> None:
         self._raise_broken()
         if not isinstance(entry, Began):
-            self._running.discard(entry.name)
+            self._running.pop(entry.name, None)
         written = self._add(lambda tx: self._write_entry(tx, entry))
         if wait or len(self._group) > _MOST_WAITING:
             await self._until(written)
