@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 from benchmarks.stage import die_with_parent
 from ratchet.modelserver import ModelServer, Turn, say
 
+_PATIENCE_SECONDS = 240
 _PLAN = {
     "workflow_id": "joke",
     "description": "writes a joke",
@@ -61,7 +63,6 @@ def turn_seconds(place: Path, turns: int) -> tuple[list[float], float]:
             env=os.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             text=True,
             preexec_fn=die_with_parent,
         )
@@ -80,6 +81,8 @@ def _turn(chat: subprocess.Popen[str], number: int) -> float:
     # Another number is another wish: no plan is used again.
     chat.stdin.write(f"Write joke number {number} about tides\n")
     chat.stdin.flush()
+    if not select.select([chat.stdout], [], [], _PATIENCE_SECONDS)[0]:
+        raise RuntimeError(f"turn {number} of the chat has no answer after {_PATIENCE_SECONDS} s")
     answered = json.loads(chat.stdout.readline())
     assert answered["status"] == "completed", answered
     return time.perf_counter() - began
