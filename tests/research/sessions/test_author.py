@@ -158,3 +158,47 @@ def test_an_endpoint_that_fails_the_second_time_charges_both(llm: LlmSubject, wo
     with pytest.raises(SessionFailed) as failed:
         propose(llm, workspace, say("Wider."), fail(401))
     assert failed.value.session.usage.output_tokens
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("FILE: recipe/model.py\n```\nX = '\ud800'\n```\n", "halves of others"),
+        ("FILE: recipe/\ud800.py\n```\nX = 2\n```\n", "halves of others"),
+        (f"FILE: recipe/{'a' * 300}.py\n```\nX = 2\n```\n", "is too long"),
+        (f"FILE: recipe/{'a/' * 3000}x.py\n```\nX = 2\n```\n", "is too long"),
+        ("FILE: recipe/model.py/x.py\n```\nX = 2\n```\n", "model.py is one and no directory"),
+        ("FILE: recipe\n```\nX = 2\n```\n", "recipe is one and no directory"),
+        ("FILE: recipe/sub\n```\nX = 2\n```\n", "recipe/sub is a directory"),
+        (
+            "FILE: recipe/a\n```\nX = 2\n```\nFILE: recipe/a/b.py\n```\nX = 2\n```\n",
+            "recipe/a is one and no directory",
+        ),
+        ("FILE: recipe/.git/hooks/post-commit\n```\nX = 2\n```\n", "is no path of the recipe"),
+        ("FILE: evaluator/evaluate.py\n```\nX = 2\n```\n", "is no path of the recipe"),
+    ],
+)
+def test_a_file_that_cannot_be_written_makes_an_answer_unusable_and_leaves_nothing(
+    llm: LlmSubject, tmp_path: Path, answer: str, reason: str
+) -> None:
+    directory = tmp_path / "workspace"
+    (directory / "recipe" / "sub").mkdir(parents=True)
+    (directory / "recipe" / "model.py").write_text("X = 1\n")
+    task = TaskAdapter(name="widths", root=directory, recipe=("recipe",))
+    good = "FILE: recipe/more.py\n```\nY = 1\n```\n"
+    author = RecipeAuthor(llm.open(*[say(f"{good}{answer}{SAID}")] * 2), task)
+    with pytest.raises(SessionFailed, match=reason) as failed:
+        asyncio.run(author.propose(Request(prompt="Improve it.", workspace=directory, deadline_seconds=60)))
+    assert failed.value.failure is Failure.BAD_OUTPUT
+    assert sorted(each.name for each in directory.rglob("*")) == ["model.py", "recipe", "sub"]
+
+
+def test_an_answer_that_repeats_itself_is_read_in_one_go() -> None:
+    """Counted, not timed: looking at every line again for each fence would be 400 million looks."""
+    with pytest.raises(UnusableAnswer, match="no file that it names"):
+        applied("```\nx\n```\n" * 20_000)
+    with pytest.raises(UnusableAnswer, match="2000 edits"):
+        applied(EDIT * 2_000)
+    long = f"<<<<<<< SEARCH\nX = '{'ab' * 100_000}'\n=======\nX = 1\n>>>>>>> REPLACE\n"
+    with pytest.raises(UnusableAnswer, match="are not in"):
+        applied(long, {"recipe.py": f"X = '{'ba' * 100_000}'\n"})

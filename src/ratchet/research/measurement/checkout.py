@@ -270,7 +270,8 @@ def recipe_path(task: TaskAdapter, path: str) -> str:
     """A path below the recipe as a model wrote it. Raises `Misuse` for any other."""
     place = PurePosixPath(path)
     plain = not place.is_absolute() and ".." not in place.parts and "\\" not in path and "\0" not in path
-    if not plain or not RecipePaths(task.recipe).covers(str(place)):
+    repository = any(part.lower() == ".git" for part in place.parts)
+    if not plain or repository or not RecipePaths(task.recipe).covers(str(place)):
         raise Misuse(
             f"{path[:200]!r} is no path of the recipe", hint=f"the recipe is {', '.join(task.recipe)}"
         )

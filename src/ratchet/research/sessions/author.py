@@ -57,6 +57,12 @@ Your answer was not applied: {reason}
 Answer again, with all edits that are meant, in the form that was asked for: `FILE: path`, then search/replace blocks \
 or the whole file in a fence, and at the end one line `HYPOTHESIS: …`. Nothing of your last answer was written."""
 _SHOWN = 200_000
+# Edits of one answer; each is looked for in a whole file.
+_MOST_EDITS = 1_000
+# What a file system takes as one name and, with room for the workspace, as one path; in bytes.
+_NAME, _PATH = 255, 1_000
+# So much of a line is compared with others.
+_LIKE = 200
 PROPOSALS = "proposals"
 """In the data of a session: what it proposed beside what it left in its workspace."""
 
@@ -117,6 +123,7 @@ class _Reader:
         self._path: str | None = None
         self._at = 0
         self._edits: list[RecipeEdit] = []
+        self._fences = sum(bool(_FENCE.match(line)) for line in lines)
 
     def read(self) -> list[RecipeEdit]:
         fences, around = 0, None
@@ -157,8 +164,7 @@ class _Reader:
 
     def _alone(self, text: list[str]) -> bool:
         """Whether a fence without a name is all that the answer has of code, and more than a line or two of it."""
-        others = sum(bool(_FENCE.match(line)) for line in self._lines)
-        return others == 2 and len(text) > 2
+        return self._fences == 2 and len(text) > 2
 
     def _named(self, named: str) -> str:
         path = named or self._path or self._only
@@ -186,6 +192,8 @@ class _Reader:
 
 def apply_edits(files: Mapping[str, str], edits: list[RecipeEdit]) -> dict[str, str]:
     """The files that change, with their new text. Raises `UnusableAnswer`."""
+    if len(edits) > _MOST_EDITS:
+        raise UnusableAnswer(f"it has {len(edits)} edits; write files as a whole instead")
     changed: dict[str, str] = {}
     for edit in edits:
         text = changed.get(edit.path, files.get(edit.path))
@@ -214,7 +222,9 @@ def _replaced(edit: RecipeEdit, text: str | None) -> str:
             new = edit.new.split("\n") if edit.new else []
             fitted = new if like is not str.strip else _indented(new, wanted, found)
             return "\n".join([*lines[: places[0]], *fitted, *lines[places[0] + len(wanted) :]])
-    nearest = difflib.get_close_matches(next(filter(str.strip, wanted)), lines, n=1)
+    nearest = difflib.get_close_matches(
+        next(filter(str.strip, wanted))[:_LIKE], [line[:_LIKE] for line in lines], n=1
+    )
     instead = f"; a line must be there as a whole, such as {nearest[0].strip()[:200]!r}" if nearest else ""
     raise UnusableAnswer(f"the lines {textwrap.shorten(edit.old, 200)!r} are not in {edit.path}{instead}")
 
@@ -337,7 +347,7 @@ class RecipeAuthor:
         unusable: list[UnusableAnswer] = []
         for answer in split_proposals(session.text)[: self._task.trials_per_session]:
             try:
-                found.append(await self._proposal(files, answer))
+                found.append(await self._proposal(directory, files, answer))
             except UnusableAnswer as problem:
                 unusable.append(problem)
         if not found:
@@ -346,10 +356,9 @@ class RecipeAuthor:
         await asyncio.to_thread(write_texts, directory, first.texts)
         return replace(session, text=first.said, data={**session.data, PROPOSALS: others})
 
-    async def _proposal(self, files: Mapping[str, str], answer: str) -> RecipeProposal:
-        only = next(iter(files)) if len(files) == 1 else None
-        edits = [self._checked(edit) for edit in read_edits(answer, only)]
-        changed = apply_edits(files, edits)
+    async def _proposal(self, directory: Path, files: Mapping[str, str], answer: str) -> RecipeProposal:
+        # A degenerate answer may be long: nothing else waits while it is read.
+        changed = await asyncio.to_thread(self._changed, directory, files, answer)
         for path, text in changed.items():
             if path.endswith(".py"):
                 problem = await asyncio.to_thread(compiler.check, path, text.encode())
@@ -359,11 +368,37 @@ class RecipeAuthor:
                     )
         return RecipeProposal(changed, _said(answer))
 
+    def _changed(self, directory: Path, files: Mapping[str, str], answer: str) -> dict[str, str]:
+        try:
+            answer.encode()
+        except UnicodeEncodeError:
+            raise UnusableAnswer(
+                "it has characters that are halves of others and cannot be written"
+            ) from None
+        only = next(iter(files)) if len(files) == 1 else None
+        changed = apply_edits(files, [self._checked(edit) for edit in read_edits(answer, only)])
+        for path in changed:
+            _check_place(directory, path, changed)
+        return changed
+
     def _checked(self, edit: RecipeEdit) -> RecipeEdit:
         try:
             return replace(edit, path=recipe_path(self._task, edit.path.removeprefix("./")))
         except Misuse as error:
             raise UnusableAnswer(f"{error}; {error.hint}") from None
+
+
+def _check_place(directory: Path, path: str, changed: Mapping[str, str]) -> None:
+    """Raises `UnusableAnswer` for a file that could not be written, before any other is."""
+    parts = path.split("/")
+    if len(path.encode()) > _PATH or any(len(part.encode()) > _NAME for part in parts):
+        raise UnusableAnswer(f"the path {path[:_LIKE]}… is too long")
+    above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    taken = [each for each in above if each in changed or (directory / each).is_file()]
+    if taken:
+        raise UnusableAnswer(f"{path} cannot be a file, for {taken[0]} is one and no directory")
+    if (directory / path).is_dir():
+        raise UnusableAnswer(f"{path} is a directory and cannot be written as a file")
 
 
 def _said(answer: str) -> str:
