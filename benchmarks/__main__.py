@@ -59,6 +59,7 @@ def main() -> int:
                 scale,
                 strategy_seeds=arguments.seeds or scale.strategy_seeds,
                 strategy_calls=arguments.calls or scale.strategy_calls,
+                strategy_runs=arguments.runs,
             )
             results = _run(arguments.only or list(MEASURES), scale, peers=arguments.peers)
     except KeyboardInterrupt:
@@ -95,6 +96,12 @@ def _parse() -> argparse.Namespace:
         "--seeds", type=int, metavar="N", help="runs of each side in `strategies`, instead of 10"
     )
     parser.add_argument("--calls", type=int, metavar="N", help="model calls of such a run, instead of 200")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FILE",
+        help="`strategies` keeps runs that have ended there and resumes after an interruption; a new file for new code",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there")
     return parser.parse_args()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Scale:
     # Simulated trials at once, few and many, and how many trials a slot makes.
     slots: tuple[int, int]
     rounds: int
+    # Keeps the runs that have ended; without it, they are gone when the benchmark is interrupted.
+    strategy_runs: Path | None = None
 
 
 FULL = Scale(

@@ -5,6 +5,7 @@ Every side is given the same five programs, the same evaluation and the same dis
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import time
@@ -27,9 +28,9 @@ from ratchet.config import load_settings
 from ratchet.ledger.research import get_standing
 from ratchet.ledger.runs import get_run
 from ratchet.research.jobs import KIND
-from ratchet.research.simulation import Band
 from ratchet.research.start import ResearchRequest, start_research
 from ratchet.research.supervisor import research_run
+from ratchet.research.views._status import Band
 from ratchet.runtime import JobContext, Kinds, Worker, open_ledger, open_runtime
 
 # The plain baseline is always among them.
@@ -83,6 +84,7 @@ def measure(stage: Stage, scale: Scale) -> Result:
         sides |= {peer.title: partial(_peer, peer) for peer in (OPENEVOLVE, SHINKA)}
     found: dict[str, dict[str, list[float]]] = {name: {} for name in sides}
     missing: dict[str, str] = {}
+    done = EndedRuns(scale.strategy_runs)
     # In turns, so that a noisy moment hits all of them.
     for seed in range(seeds):
         for problem in PROBLEMS:
@@ -90,7 +92,7 @@ def measure(stage: Stage, scale: Scale) -> Result:
                 if name in missing:
                     continue
                 try:
-                    value = best(stage, problem, seed, calls)
+                    value = done.best_of(name, problem, seed, calls, partial(best, stage))
                 except Unavailable as why:
                     missing[name] = str(why)
                 else:
@@ -108,6 +110,28 @@ def measure(stage: Stage, scale: Scale) -> Result:
     ]
     result.goals += _goals(found, [each for each in sides if not each.startswith("Ratchet")])
     return result
+
+
+class EndedRuns:
+    """What the runs came to that have ended, in a file of lines if there is one: all of them take hours."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self._bests: dict[tuple[str, str, int, int], float] = {}
+        for side, problem, seed, calls, best in map(json.loads, lines):
+            self._bests[side, problem, seed, calls] = best
+
+    def best_of(
+        self, side: str, problem: Problem, seed: int, calls: int, best: Callable[[Problem, int, int], float]
+    ) -> float:
+        key = (side, problem.name, seed, calls)
+        if key not in self._bests:
+            self._bests[key] = best(problem, seed, calls)
+            if self._file is not None:
+                with self._file.open("a") as file:
+                    file.write(json.dumps([*key, self._bests[key]]) + "\n")
+        return self._bests[key]
 
 
 def _cell(values: Sequence[float]) -> str:
