@@ -111,7 +111,7 @@ def test_strategies_are_compared_for_nothing_and_always_with_the_plain_baselines
         (("--landscape", "moon"), "there are hill, rugged"),
         (("--landscape", "hill", "--strategies", "clever"), "there are greedy, islands"),
         (("--landscape", "hill", "--noise", "nan"), "nan is not a number from 0"),
-        (("--landscape", "hill", "--engine", "search"), "for real runs on a TASK"),
+        (("--landscape", "hill", "--engine", "search"), "for real runs on a task"),
         (("circle_packing", "--noise", "0.1"), "for simulated ones"),
     ],
 )

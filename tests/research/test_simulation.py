@@ -10,7 +10,6 @@ from ratchet.kernel import Direction, Misuse, TrialStatus
 from ratchet.ledger.trials import TrialOrigin
 from ratchet.research.simulation import (
     LANDSCAPES,
-    Band,
     Point,
     RecordedLandscape,
     Synthetic,
@@ -18,6 +17,7 @@ from ratchet.research.simulation import (
     simulate,
 )
 from ratchet.research.strategy import BASELINES, STRATEGIES
+from ratchet.research.views._status import Band
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
@@ -51,8 +51,8 @@ def test_greedy_climbs_and_asking_often_does_not_climb_as_far() -> None:
     found = compare_simulated("hill", LANDSCAPES["hill"], ["greedy"], trials=100, seeds=5)
     arms = {arm.strategy: arm for arm in found.arms}
     assert list(arms) == ["greedy", *BASELINES]
-    assert arms["greedy"].ahead == 5
-    assert arms["greedy"].bands[100].low > arms["best_of_n"].bands[100].high
+    assert arms["greedy"].ahead_of_plain == 5
+    assert arms["greedy"].bands["100"].low > arms["best_of_n"].bands["100"].high
     assert "| greedy |" in found.to_markdown()
     assert "5 of 5" in found.to_markdown()
     assert found.to_dict()["arms"][1]["strategy"] == "best_of_n"
@@ -97,7 +97,7 @@ def test_a_recorded_run_is_simulated_with_what_its_model_did_there() -> None:
     assert {each for each in made if each is not None} == {(-9.0,), (-11.0,)}
     found = compare_simulated("run 1", landscape, ["greedy"], trials=40, seeds=4, direction=Direction.MIN)
     # Shown as the task has it: less is better.
-    assert found.arms[0].bands[40].median < 5
+    assert found.arms[0].bands["40"].median < 5
 
 
 def test_nothing_gets_beyond_the_best_that_the_recorded_run_saw() -> None:
@@ -109,7 +109,7 @@ def test_nothing_gets_beyond_the_best_that_the_recorded_run_saw() -> None:
     ]
     landscape = RecordedLandscape(rows, Direction.MIN)
     found = compare_simulated("run 1", landscape, ["greedy"], trials=100, seeds=5, direction=Direction.MIN)
-    assert min(arm.bands[100].low for arm in found.arms) == 0.04
+    assert min(arm.bands["100"].low for arm in found.arms) == 0.04
 
 
 def test_a_run_that_is_too_short_to_tell_is_refused() -> None:

@@ -5,21 +5,39 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ratchet.config import load_settings
 from ratchet.kernel import Misuse, NotFound, RunStatus, TrialStatus
 from ratchet.ledger import Ledger
+from ratchet.ledger.runs import get_run
 from ratchet.ledger.trial_pages import kept_trials
 from ratchet.ledger.trials import Trial
+from ratchet.operations import record
+from ratchet.research.campaign import research_directory
 from ratchet.research.decision import KEY_FILE, CertificateKey, check_certificate, is_signed, read_certificate
 from ratchet.research.decision._certificate import content_hash
-from ratchet.research.verification import find_certificate, remeasure, verify_certificate
+from ratchet.research.operations import remeasure as remeasure_operation
+from ratchet.research.operations import verify as verify_operation
+from ratchet.research.verification import (
+    find_certificate,
+    remeasure,
+    typed_certificate,
+    verify_certificate,
+)
 from ratchet.research.views import evidence_of
 from ratchet.runtime import Runtime, Worker
+from ratchet.server.service import Access, Caller, Service
 from tests.research.test_run import ended, start
+
+
+@pytest.fixture
+def call(runtime: Runtime) -> Access:
+    return Access(Service(runtime, load_settings({"home": str(runtime.home)}, env={})), "a-request", Caller())
 
 
 def kept(ledger: Ledger, run_id: int) -> Trial:
@@ -104,22 +122,55 @@ def test_a_certificate_of_numbers_that_no_row_can_have_is_of_no_trial(
     assert "this home has no such trial" in found.problems
 
 
+def test_measuring_again_is_a_run_whose_result_is_what_verifying_answers(
+    call: Access, runtime: Runtime, worker: Worker, ledger: Ledger, hill: Path
+) -> None:
+    run_id = start(runtime, hill, trials=8)
+    assert ended(ledger, run_id) is RunStatus.COMPLETED
+    named = f"{run_id}/{kept(ledger, run_id).exp_id}"
+    again = remeasure_operation(call, named)
+    assert (again.kind, again.status) == ("verification", RunStatus.PENDING)
+    assert ended(ledger, again.id) is RunStatus.COMPLETED
+    with ledger.read() as tx:
+        result = get_run(tx, again.id).result
+    assert result["holds"], result
+    assert "is better than" in result["again"]
+    plain = record(verify_operation(call, named))
+    assert plain == {**result, "again": None}
+
+    # Without what it was measured in, nothing is called verified.
+    shutil.rmtree(research_directory(runtime.home, run_id) / "repo.git")
+    lost = remeasure_operation(call, named)
+    assert ended(ledger, lost.id) is RunStatus.FAILED
+
+
+def test_over_http_a_certificate_is_never_a_file(call: Access, tmp_path: Path) -> None:
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps({"format": "none"}))
+    assert verify_operation(call, json.loads(file.read_text())).problems
+    with pytest.raises(NotFound, match="research run"):
+        verify_operation(call, str(file))
+    with pytest.raises(NotFound, match="certificate"):
+        verify_operation(call, "1/\0")
+
+
 @pytest.mark.parametrize("content", [b"[1,2", b"\xff\xfe\x00", b"[" * 100_000], ids=["cut", "bytes", "deep"])
-def test_a_file_that_is_no_json_is_no_certificate(ledger: Ledger, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_json_is_no_certificate(call: Access, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "certificate.json").write_bytes(content)
     with pytest.raises(Misuse, match=r"certificate\.json is no certificate"):
-        find_certificate(ledger, str(tmp_path / "certificate.json"))
+        typed_certificate(call, str(tmp_path / "certificate.json"))
 
 
-def test_a_certificate_is_found_by_its_file(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_person_may_type_the_file_of_a_certificate(call: Access, tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text(json.dumps({"format": "none"}))
-    found = find_certificate(ledger, str(tmp_path / "certificate.json"))
-    assert verify_certificate(ledger, tmp_path, found).problems
+    found = typed_certificate(call, str(tmp_path / "certificate.json"))
+    assert verify_operation(call, found).problems
     # As a trial is shown.
     (tmp_path / "trial.json").write_text(json.dumps({"exp_id": "001", "certificate_content": found}))
-    assert find_certificate(ledger, str(tmp_path / "trial.json")) == found
+    trial = typed_certificate(call, str(tmp_path / "trial.json"))
+    assert find_certificate(call.ledger, trial) == found
     with pytest.raises(NotFound):
-        find_certificate(ledger, "nothing.json")
+        verify_operation(call, typed_certificate(call, "nothing.json"))
 
 
 def test_a_key_is_made_once_and_signs(tmp_path: Path) -> None:

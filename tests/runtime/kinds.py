@@ -116,6 +116,13 @@ async def research_run(job: JobContext) -> Any:
     return await real(job)
 
 
+async def verification_run(job: JobContext) -> Any:
+    """The real one, loaded only where it is needed."""
+    from ratchet.research.verification import verification_run as real
+
+    return await real(job)
+
+
 async def change_agent(job: JobContext) -> Any:
     """The real one with an engine for tests; see `tests.agents.authors`."""
     from tests.agents.authors import change as real
@@ -201,6 +208,7 @@ def make_kinds() -> Kinds:
     for handler in ALL:
         kinds.add(handler.__name__, handler)
     kinds.add("research.run", research_run)
+    kinds.add("research.verify", verification_run)
     kinds.add("agents.change", change_agent)
     kinds.add("agents.learn", learn)
     return kinds

@@ -272,6 +272,27 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
     research.pause: [{"run": "tides"}, {"run": str(RUNNING)}, {"run": "nowhere"}],
     research.resume: [{"run": "waves"}, {"run": "nowhere"}],
     research.stop: [{"run": "tides"}, {"run": "nowhere"}],
+    research.verify: [
+        {"certificate": f"{TRIED}/001"},
+        {"certificate": f"{TRIED}/002"},
+        {"certificate": f"{TRIED}/x"},
+        {"certificate": "nowhere/001"},
+        {"certificate": "certificate.json"},
+    ],
+    research.remeasure: [{"certificate": f"{TRIED}/001"}, {"certificate": "nowhere/001"}],
+    research.compare: [
+        {"landscape": "hill", "trials": 8, "seeds": 2},
+        {"landscape": "moon"},
+        {"landscape": "hill", "recorded": TRIED},
+        {"landscape": "hill", "trials": 10_000, "seeds": 1_000},
+        {"recorded": TRIED},
+        {"recorded": "nowhere"},
+        {},
+        {"landscape": "hill", "engine": "search"},
+        {"task": "circle_packing", "noise": 0.5},
+        {"task": "circle_packing", "engine": "search", "trials": 5, "seeds": 2},
+        {"task": "nowhere", "trials": 5},
+    ],
     agents.list_: [{}],
     agents.create: [
         {"name": "other", "description": "Greet.", "engine": "nowhere"},
@@ -451,12 +472,15 @@ RIGHT: Mapping[Operation[..., Any], list[Given]] = {
 COMMANDS = {
     workflows.outcome: "workflow show",
     research.start: "research run",
+    research.remeasure: "research verify --remeasure",
     agents.history: "agent state --history",
     agents.restore: "agent state",
 }
 # Their commands do the work here and now, and tell what came of it; with --detach they only begin it.
 CARRIED = {
     research.start,
+    research.remeasure,
+    research.compare,
     agents.create,
     agents.feedback,
     of_production.propose,

@@ -219,7 +219,7 @@ CATALOGUE: Mapping[str, Leaf | Branch] = {
             "check": Leaf("Check a task before money is spent on it.", "research_task:check_"),
             "tasks": Leaf("List the tasks that are installed.", "research_task:tasks_"),
             "compare": Leaf(
-                "Compare strategies at equal budgets, and with the plain baselines.", "research_task:compare"
+                "Compare strategies at equal budgets, and with the plain baselines.", "research:compare"
             ),
             "run": Leaf("Improve a recipe under measurement until a stop is reached.", "research:run"),
             "resume": Leaf(

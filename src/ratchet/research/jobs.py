@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from ratchet.runtime.runtime import RunActions
 
 KIND = "research.run"
+VERIFY = "research.verify"
+"""Measures the trial of a certificate again."""
 
 
 def add_kinds(kinds: Kinds) -> None:
     kinds.add(KIND, _run)
+    kinds.add(VERIFY, _verify)
     kinds.add_run("research", _actions)
     kinds.at_start(_report_nodes)
 
@@ -47,3 +50,9 @@ async def _run(job: JobContext) -> Any:
     from ratchet.research.supervisor import research_run
 
     return await research_run(job)
+
+
+async def _verify(job: JobContext) -> Any:
+    from ratchet.research.verification import verification_run
+
+    return await verification_run(job)

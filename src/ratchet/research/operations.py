@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
+from ratchet.kernel import Direction, Misuse, NotFound
 from ratchet.ledger import Run
-from ratchet.ledger.research import find_research
+from ratchet.ledger.research import find_research, get_standing
 from ratchet.ledger.runs import get_run, list_runs
-from ratchet.ledger.trial_pages import latest_trials
+from ratchet.ledger.trial_pages import latest_trials, trial_origins
 from ratchet.ledger.trials import get_trial
 from ratchet.operations import Listing, McpTool, Param, Window, line_of, operation
 from ratchet.research import views
 from ratchet.research.sessions.inputs import trial_number
 from ratchet.research.tasks.catalog import TaskAnswer, installed_tasks
 from ratchet.research.views._knowledge import KnowledgeAnswer, LessonAnswer, TreeAnswer
-from ratchet.research.views._status import StandingAnswer
+from ratchet.research.views._status import Comparison, StandingAnswer
 from ratchet.research.views.specialists import CalibrationAnswer, CostAnswer, YieldAnswer
-from ratchet.research.views.trials import LeaderAnswer, NearMissAnswer, TrialAnswer, WholeTrial
+from ratchet.research.views.trials import LeaderAnswer, NearMissAnswer, TrialAnswer, Verified, WholeTrial
 from ratchet.runtime.call import Call
 from ratchet.runtime.operations.runs import StatusFilter
 
@@ -26,6 +29,21 @@ LARGEST_SEED = 2**53 - 1
 POLICIES = ("confident", "strict")
 _MOST = 1_000_000
 
+# Simulated trials of one comparison, over all arms and seeds: some minutes.
+_MOST_SIMULATED = 200_000
+# Runs that one comparison may begin.
+_MOST_RUNS = 1_000
+
+Certificate = Annotated[
+    str | dict[str, Any],
+    Param(
+        "A file with a certificate or a trial, or RUN/TRIAL, such as 3/075.",
+        metavar="CERT",
+        outside="The certificate, the trial with it, or RUN/TRIAL, such as 3/075; never a path.",
+        argument=True,
+        read="ratchet.research.verification:typed_certificate",
+    ),
+]
 RunName = Annotated[str, Param("The number or the name of a run; of several the newest.", metavar="RUN")]
 ShownRun = Annotated[
     str, Param("Its number, or its name: the newest run of that name.", metavar="RUN", longest=200)
@@ -382,7 +400,181 @@ def stop(call: Call, run: RunName) -> Run:
         return get_run(tx, run_id)
 
 
+@operation(
+    "research verify",
+    "POST /research/verify",
+    tool=McpTool("verify_certificate", "Verify a certificate"),
+    changes_nothing=True,
+    succeeded=lambda it: it.holds,
+)
+def verify(call: Call, certificate: Certificate) -> Verified:
+    """Check the certificate of a kept trial: its decision, its signature, its row in the ledger.
+
+    The decision is made again from the measurements in it, the signature must be that of this home's key, and commit,
+    evaluator and environment those of the trial's row. `problems` has everything that speaks against it.
+    """
+    from ratchet.research.verification import find_certificate, verify_certificate
+
+    return verify_certificate(call.ledger, call.home, find_certificate(call.ledger, certificate))
+
+
+@operation(
+    "research remeasure",
+    "POST /research/remeasure",
+    tool=McpTool("remeasure_certificate", "Measure a certificate again", outside=True, queues=True),
+    status=201,
+    location="/runs/{it.id}",
+    done="Run {it.id} waits for a worker",
+)
+def remeasure(call: Call, certificate: Certificate) -> Run:
+    """Check a certificate, and measure both commits of it again with fresh seeds.
+
+    That takes as long as the decision took, so it is a run of its own: it may be paused and cancelled, survives its
+    worker, and its result is what `verify` answers, with `again`. A certificate of no trial of this home cannot be
+    measured.
+    """
+    from ratchet.research.jobs import VERIFY
+    from ratchet.research.verification import find_certificate, verify_certificate
+    from ratchet.runtime import start_run
+
+    content = find_certificate(call.ledger, certificate)
+    found = verify_certificate(call.ledger, call.home, content)
+    if found.run is None:
+        raise NotFound("trial of the certificate", str(content.get("commit"))[:40])
+    name = f"trial {found.exp_id} of run {found.run}"
+    with call.write() as tx:
+        # By its content: what is begun may not depend on a file that changes.
+        run_id = start_run(
+            tx,
+            call.runtime,
+            VERIFY,
+            kind="verification",
+            name=name,
+            spec={"certificate": dict(content)},
+        )
+        return get_run(tx, run_id)
+
+
+@operation(
+    "research compare",
+    "POST /research/compare",
+    tool=McpTool("compare_strategies", "Compare strategies", outside=True, queues=True),
+)
+def compare(
+    call: Call,
+    task: Annotated[
+        str | None,
+        line_of(
+            "A task to hold real runs on.", "TASK", argument=True, outside="The name of an installed task."
+        ),
+    ] = None,
+    landscape: Annotated[
+        str | None, line_of("Simulate on hill, rugged, deceptive, steps or flat.", "NAME")
+    ] = None,
+    recorded: Annotated[
+        str | None, line_of("Simulate with what the model of this run made of its programs.", "RUN")
+    ] = None,
+    strategies: Annotated[
+        list[str], Param("The arms; best_of_n and sequential are always among them.", longest=100)
+    ] = ["greedy", "islands", "clade", "adaptive"],  # noqa: B006  never changed
+    trials: Annotated[int, Param("The budget of a run.", least=1, most=10_000)] = 200,
+    seeds: Annotated[int, Param("Runs of each arm.", least=1, most=1_000)] = 10,
+    noise: Annotated[float, Param("The spread of simulated scores.", least=0, most=10**9)] = 0.0,
+    engine: Annotated[
+        str | None,
+        line_of("Who proposes in real runs; the task's own if not given.", "ENGINE", engine=True),
+    ] = None,
+    model: Annotated[
+        str | None, line_of("The model in real runs; the task's own if not given.", "MODEL")
+    ] = None,
+    parallel: Annotated[int | None, Param("Sessions at once in real runs.", "N", least=1, most=1000)] = None,
+) -> Comparison:
+    """Compare strategies at equal budgets, and with the plain baselines.
+
+    On a landscape, or with a recorded run, the model is made up: strategies are compared for nothing. On a task real
+    runs are held, one of each arm after the other: this begins those that are missing, and compares by the seeds of
+    which all arms have ended; asked again, it continues, and `left` says how many runs have not ended. Bands and no
+    lines: the middle of an arm's runs, and where eight of ten are.
+    """
+    from ratchet.engines.preflight import check_for_worker
+    from ratchet.research.start import arms_of, begin_arm, check_research, compare_runs
+    from ratchet.research.tasks import find_installed
+
+    arms = compared_arms(task, landscape, recorded, strategies, real=(engine, model, parallel), noise=noise)
+    if task is None:
+        return simulated(call.read, arms, landscape, recorded, trials=trials, seeds=seeds, noise=noise)
+    check_size(len(arms) * seeds, _MOST_RUNS, "runs")
+    wanted = arms_of(task, arms, seeds, engine=engine, model=model, parallel=parallel, trials=trials)
+    check_for_worker(call.runtime, partial(check_research, call.runtime, wanted[0], find=find_installed))
+    runs = [
+        begin_arm(call.runtime, each, actor=call.actor, request_id=call.request_id, find=find_installed)
+        for each in wanted
+    ]
+    with call.read() as tx:
+        return compare_runs(tx, wanted, runs)
+
+
+def simulated(
+    read: Callable[[], AbstractContextManager[Any]],
+    arms: list[str],
+    landscape: str | None,
+    recorded: str | None,
+    *,
+    trials: int,
+    seeds: int,
+    noise: float,
+) -> Comparison:
+    """The arms on a landscape, or with what a recorded run has in the ledger, which is read for nothing else."""
+    from ratchet.research import simulation
+
+    check_size(len(arms) * trials * seeds, _MOST_SIMULATED, "simulated trials")
+    if landscape is not None:
+        on, where, direction = landscape, simulation.find_landscape(landscape), Direction.MAX
+    else:
+        with read() as tx:
+            run_id = find_research(tx, recorded or "")
+            direction, rows = get_standing(tx, run_id).direction, trial_origins(tx, run_id)
+        on, where = f"what the model of run {run_id} does", simulation.RecordedLandscape(rows, direction)
+    return simulation.compare_simulated(
+        on, where, arms, trials=trials, seeds=seeds, noise=noise, direction=direction
+    )
+
+
+def compared_arms(
+    task: str | None,
+    landscape: str | None,
+    recorded: str | None,
+    strategies: list[str],
+    *,
+    real: tuple[object, ...],
+    noise: float,
+) -> list[str]:
+    """The arms of a comparison, with the baselines. Raises `Misuse` for what does not go together."""
+    from ratchet.research.simulation import LANDSCAPES, with_baselines
+
+    if sum(each is not None for each in (task, landscape, recorded)) != 1:
+        raise Misuse(
+            "there are three ways to compare strategies",
+            hint=f"name one TASK, or --landscape {'|'.join(LANDSCAPES)}, or --recorded RUN",
+        )
+    if (task is None and any(each is not None for each in real)) or (task is not None and noise):
+        raise Misuse(
+            "engine, model and parallel are for real runs on a task, and noise is for simulated ones",
+            hint="leave out what is for the other way",
+        )
+    return with_baselines(strategies)
+
+
+def check_size(wanted: int, most: int, what: str) -> None:
+    """Raises `Misuse` for a comparison that would not end."""
+    if wanted > most:
+        raise Misuse(
+            f"this comparison would need {wanted:,} {what}, and may have {most:,}",
+            hint="name fewer strategies, seeds or trials",
+        )
+
+
 OPERATIONS = (
     list_, start, tasks, status, trials, trial, leaderboard, tree, knowledge, activity, misses, yields, cost, lessons,
-    calibration, pause, resume, stop,
+    calibration, pause, resume, stop, verify, remeasure, compare,
 )  # fmt: skip

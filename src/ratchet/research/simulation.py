@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from statistics import quantiles
 from typing import Any, Protocol
 
 from ratchet.kernel import Direction, Misuse, TrialStatus
@@ -19,6 +18,7 @@ from ratchet.research.adapter import KeepRule
 from ratchet.research.decision import Champion, calibrate, decide, run_level
 from ratchet.research.measurement.result import Measurement
 from ratchet.research.strategy import BASELINES, Population, find_strategy
+from ratchet.research.views._status import Arm, Band, Comparison
 
 Point = tuple[float, ...]
 _DIMENSIONS = 8
@@ -138,6 +138,13 @@ class RecordedLandscape:
         return point[0]
 
 
+def find_landscape(name: str) -> Landscape:
+    """Raises `Misuse` for one that there is not."""
+    if name not in LANDSCAPES:
+        raise Misuse(f"there is no landscape {name!r}", hint=f"there are {', '.join(LANDSCAPES)}")
+    return LANDSCAPES[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Simulated:
     """`curve` is what the best is truly worth after each trial. `false` are the keeps that were no better."""
@@ -220,76 +227,6 @@ def simulate(
     return asyncio.run(_simulated(strategy, landscape, trials, seed, noise))
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Where the middle eight tenths of the runs of an arm are, and the middle one."""
-
-    low: float
-    median: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Band:
-        if len(values) == 1:
-            return cls(values[0], values[0], values[0])
-        cut = quantiles(values, n=10, method="inclusive")
-        return cls(cut[0], cut[4], cut[8])
-
-    def __str__(self) -> str:
-        return f"{self.median:.6g} ({self.low:.6g} to {self.high:.6g})"
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One strategy: what its best came to after so many trials, over its runs."""
-
-    strategy: str
-    bands: Mapping[int, Band]
-    runs: int
-    ahead: int
-    """Of its runs, how many ended better than that of the plain baseline with the same seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Arms at equal budgets. `plain` is the arm that every other is held against."""
-
-    on: str
-    trials: int
-    arms: tuple[Arm, ...]
-    plain: str = BASELINES[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "on": self.on,
-            "trials": self.trials,
-            "plain": self.plain,
-            "arms": [
-                {
-                    "strategy": arm.strategy,
-                    "runs": arm.runs,
-                    "ahead_of_plain": arm.ahead,
-                    "bands": {
-                        str(at): {"low": band.low, "median": band.median, "high": band.high}
-                        for at, band in arm.bands.items()
-                    },
-                }
-                for arm in self.arms
-            ],
-        }
-
-    def to_markdown(self) -> str:
-        places = list(self.arms[0].bands)
-        head = ["strategy", *(f"after {at}" for at in places), f"ahead of {self.plain}"]
-        lines = [f"Best on {self.on}: the median, and where eight of ten runs are.", ""]
-        lines += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-        for arm in self.arms:
-            against = "–" if arm.strategy == self.plain else f"{arm.ahead} of {arm.runs}"
-            cells = [arm.strategy, *(str(arm.bands[at]) for at in places), against]
-            lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join(lines)
-
-
 def with_baselines(strategies: Sequence[str]) -> list[str]:
     """No comparison goes without what comes of asking often. Raises `Misuse` for a strategy that there is not."""
     arms = list(dict.fromkeys((*strategies, *BASELINES)))
@@ -299,7 +236,12 @@ def with_baselines(strategies: Sequence[str]) -> list[str]:
 
 
 def compared(
-    on: str, trials: int, curves: Mapping[str, Sequence[Sequence[float]]], direction: Direction
+    on: str,
+    trials: int,
+    curves: Mapping[str, Sequence[Sequence[float]]],
+    direction: Direction,
+    *,
+    left: int = 0,
 ) -> Comparison:
     """`curves` has the runs of each arm: what the best was after each trial. In the order of their seeds."""
     places = sorted({max(1, trials // 8), max(1, trials // 4), max(1, trials // 2), trials})
@@ -307,13 +249,13 @@ def compared(
     arms = [
         Arm(
             name,
-            {at: Band.of([curve[at - 1] for curve in runs]) for at in places},
             len(runs),
             sum(direction.gain(mine[-1], other[-1]) > 0 for mine, other in zip(runs, plain, strict=False)),
+            {str(at): Band.of([curve[at - 1] for curve in runs]) for at in places if runs},
         )
         for name, runs in curves.items()
     ]
-    return Comparison(on, trials, tuple(arms))
+    return Comparison(on, trials, BASELINES[0], tuple(arms), left)
 
 
 def compare_simulated(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ratchet.engines.preflight import require_engines
 from ratchet.engines.registry import EngineContext
 from ratchet.kernel import Limits, Misuse, NotFound, RunId, RunStatus
-from ratchet.ledger.research import open_research
+from ratchet.ledger import Transaction
+from ratchet.ledger.research import find_research, get_standing, open_research
 from ratchet.ledger.runs import get_run
+from ratchet.ledger.trial_pages import kept_scores
 from ratchet.ledger.usage import account, set_budget
 from ratchet.research.adapter import TaskAdapter
 from ratchet.research.campaign import (
@@ -28,9 +33,11 @@ from ratchet.research.campaign import (
 from ratchet.research.jobs import KIND
 from ratchet.research.measurement.machine import Machine
 from ratchet.research.operations import LARGEST_SEED, POLICIES
+from ratchet.research.simulation import compared
 from ratchet.research.strategy import find_strategy
 from ratchet.research.tasks import find_task, pin_task, task_hash
-from ratchet.runtime import Runtime, configured_budgets, start_run
+from ratchet.research.views._status import Comparison
+from ratchet.runtime import Runtime, configured_budgets, resume_run, start_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,3 +176,71 @@ def _plan(wanted: ResearchRequest, task: TaskAdapter) -> ResearchPlan:
             "nothing would ever stop this run", hint="give --trials, --hours, --tokens or --cost-usd"
         )
     return plan
+
+
+def arms_of(task: str, arms: Sequence[str], seeds: int, **chosen: Any) -> list[ResearchRequest]:
+    """The runs of a comparison: with each seed one of each arm, so that an interruption leaves all arms as far."""
+    return [
+        ResearchRequest(task=task, name=f"{Path(task).name} {arm} {seed}", strategy=arm, seed=seed, **chosen)
+        for seed in range(seeds)
+        for arm in arms
+    ]
+
+
+def begin_arm(
+    runtime: Runtime,
+    wanted: ResearchRequest,
+    *,
+    actor: str,
+    request_id: str | None = None,
+    find: Callable[[str, str | None], TaskAdapter] = find_task,
+) -> RunId:
+    """The run of an arm: one that was begun before with the same choices, resumed if need be, or a new one."""
+    assert wanted.name is not None
+    with runtime.ledger.read() as tx:
+        try:
+            known = get_run(tx, find_research(tx, wanted.name))
+        except NotFound:
+            known = None
+    if known is not None and _same(known.spec, wanted, find(wanted.task, wanted.variant)):
+        if known.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
+            with runtime.ledger.write(actor=actor, request_id=request_id) as tx:
+                resume_run(tx, runtime, known.id)
+        if known.status not in (RunStatus.FAILED, RunStatus.CANCELLED):
+            return known.id
+    return start_research(runtime, wanted, actor=actor, request_id=request_id, find=find)
+
+
+def _same(spec: Mapping[str, Any], wanted: ResearchRequest, task: TaskAdapter) -> bool:
+    chosen = {**wanted.chosen(), "task_hash": task_hash(task)}
+    # As it was stored.
+    return all(spec.get(name) == value for name, value in json.loads(json.dumps(chosen)).items())
+
+
+def compare_runs(tx: Transaction, wanted: Sequence[ResearchRequest], runs: Sequence[int]) -> Comparison:
+    """The arms by the seeds of which all have ended. `runs` are those that were asked for, one by one."""
+    trials = wanted[0].trials
+    assert trials is not None
+    curves: dict[str, list[list[float]]] = {str(each.strategy): [] for each in wanted}
+    ended = {
+        (str(each.strategy), each.seed): run
+        for each, run in zip(wanted, runs, strict=True)
+        if get_run(tx, run).status is RunStatus.COMPLETED
+    }
+    for seed in sorted({each.seed for each in wanted}):
+        if all((arm, seed) in ended for arm in curves):
+            for arm, found in curves.items():
+                found.append(_curve(tx, ended[arm, seed], trials))
+    direction = get_standing(tx, runs[0]).direction
+    return compared(wanted[0].task, trials, curves, direction, left=len(runs) - len(ended))
+
+
+def _curve(tx: Transaction, run_id: int, trials: int) -> list[float]:
+    """What the best was after each trial, in the order in which trials were handed in."""
+    kept = {
+        each.number: each.score
+        for each in kept_scores(tx, run_id, limit=trials + 1)
+        if each.score is not None
+    }
+    best = kept[0]
+    return [best := kept.get(number, best) for number in range(1, trials + 1)]

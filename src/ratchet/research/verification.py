@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.kernel import Misuse, NotFound, exp_id
-from ratchet.ledger import Ledger
+from ratchet.kernel import Misuse, NotFound, RatchetError, RunStatus, exp_id, with_hint
+from ratchet.ledger import Ledger, change_run
+from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trials import Trial, get_trial
+from ratchet.operations import record
 from ratchet.research.campaign import ResearchPlan, research_directory, task_of
 from ratchet.research.decision import (
     KEY_FILE,
@@ -25,26 +27,14 @@ from ratchet.research.decision import (
 )
 from ratchet.research.measurement import TaskMeter
 from ratchet.research.measurement.result import Unmeasured
+from ratchet.research.sessions.inputs import trial_number
+from ratchet.research.views.trials import Verified
+from ratchet.runtime import JobContext, complete_run, enter_run
+from ratchet.runtime.call import Call
 from ratchet.workspaces import Repository
 
 # Where the seeds of rounds begin that no trial of the run has had.
 _FRESH_SEEDS = 1_000_000_007
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """`problems` is everything that speaks against a certificate; `again` is the result of measuring once more."""
-
-    run: int | None
-    exp_id: str | None
-    signed_by: str | None
-    gain: float | None
-    problems: list[str]
-    again: str | None = None
-
-    @property
-    def holds(self) -> bool:
-        return not self.problems
 
 
 def verify_certificate(ledger: Ledger, home: Path, content: Mapping[str, Any]) -> Verified:
@@ -141,29 +131,50 @@ def _number(content: Mapping[str, Any]) -> float | None:
     return float(delta) if isinstance(delta, int | float) and not isinstance(delta, bool) else None
 
 
-def find_certificate(ledger: Ledger, named: str) -> Mapping[str, Any]:
-    """The certificate in a file, or of a trial that is named as RUN/TRIAL. Raises `NotFound` and `Misuse`.
+async def verification_run(job: JobContext) -> Any:
+    """The handler of `research.verify`. That a certificate does not hold is a result of it, too."""
+    with job.write() as tx:
+        run = enter_run(tx, job.run_id)
+    ledger, home, content = job.ledger, job.runtime.home, run.spec["certificate"]
+    try:
+        found = verify_certificate(ledger, home, content)
+        found = await remeasure(ledger, home, content, found)
+    except RatchetError as error:
+        with job.write() as tx:
+            change_run(tx, run.id, RunStatus.FAILED, reason=with_hint(error))
+        return None
+    result = record(found)
+    with job.write() as tx:
+        complete_run(tx, run.id, result)
+    return result
+
+
+def typed_certificate(_call: Call, named: str) -> str | dict[str, Any]:
+    """What a person has typed: the content of a file, which no one else may name, or RUN/TRIAL. Raises `Misuse`.
 
     The file may also be a trial as `ratchet research trial --json` shows it.
     """
-    from ratchet.ledger.research import find_research
-    from ratchet.research.sessions.inputs import trial_number
-
     path = Path(named)
-    if path.is_file():
-        try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
-            raise Misuse(
-                f"{named} is no certificate: {error}",
-                hint="`ratchet research trial RUN TRIAL --json` has that of a trial",
-            ) from error
-        whole = found if isinstance(found, dict) else {}
-        shown = whole.get("certificate_content")
-        return shown if isinstance(shown, dict) else whole
-    run, _, trial = named.rpartition("/")
-    if not run:
-        raise NotFound("certificate", named)
+    if not path.is_file():
+        return named
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise Misuse(
+            f"{named} is no certificate: {error}",
+            hint="`ratchet research trial RUN TRIAL --json` has that of a trial",
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def find_certificate(ledger: Ledger, given: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The certificate itself, that in a trial as it is shown, or that of RUN/TRIAL. Raises `NotFound` and `Misuse`."""
+    if not isinstance(given, str):
+        shown = given.get("certificate_content")
+        return shown if isinstance(shown, dict) else given
+    run, _, trial = given.rpartition("/")
+    if not run or not given.isprintable():
+        raise NotFound("certificate", given)
     with ledger.read() as tx:
         row = get_trial(tx, find_research(tx, run), trial_number(trial))
     if row.certificate is None:

@@ -16,11 +16,12 @@ import click
 from ratchet.cli.command import command
 from ratchet.cli.foreground import INTERRUPTED, Foreground, foreground
 from ratchet.cli.opening import existing_ledger
-from ratchet.cli.operation import CliCall, taking
+from ratchet.cli.operation import CliCall, calling, taking
 from ratchet.cli.output import confirm, note, print_document, print_foreign, said, show_page
 from ratchet.cli.params import detach_option, research_argument
 from ratchet.cli.words import compact, lines, one_line
-from ratchet.kernel import Misuse, RunStatus, dollars
+from ratchet.kernel import Misuse, RatchetError, RunStatus, dollars
+from ratchet.ledger import Run
 from ratchet.ledger.research import find_research
 from ratchet.ledger.runs import get_run
 from ratchet.ledger.trials import get_trial
@@ -51,9 +52,11 @@ from ratchet.runtime.runs import follow_run
 
 if TYPE_CHECKING:
     from ratchet.cli.session import CliSession
-    from ratchet.ledger import Event, Ledger, Run, Transaction
+    from ratchet.ledger import Event, Ledger, Transaction
     from ratchet.operations import Operation
+    from ratchet.research.views._status import Comparison
     from ratchet.research.views.text import ResearchView
+    from ratchet.research.views.trials import Verified
 
 
 _DRAW_SECONDS = 0.25
@@ -330,37 +333,48 @@ def _print_trial(shown: dict[str, Any]) -> None:
     examples=["ratchet research verify 3/075", "ratchet research verify certificate.json --remeasure"],
     see=["research trial"],
 )
-@click.argument(
-    "certificate", metavar="CERT", help="A file with a certificate or a trial, or RUN/TRIAL, such as 3/075."
-)
+@taking(of_research.verify, "certificate")
 @click.option("--remeasure", "again", is_flag=True, help="Measure both commits again, with fresh seeds.")
-def verify(session: CliSession, certificate: str, again: bool) -> None:
+@detach_option
+def verify(session: CliSession, certificate: str, again: bool, detach: bool) -> int | None:
     """Check the certificate of a kept trial: its decision, its signature, its row in the ledger.
 
     The decision is made again from the measurements in it, the signature must be that of this home's key, and commit,
     evaluator and environment those of the trial's row. Exits with 1 if anything speaks against it.
+
+    To measure again is a run of its own: Ctrl-C pauses it, and with --detach a worker does it.
     """
-    import asyncio
+    from ratchet.research.verification import typed_certificate
 
-    from ratchet.research.verification import find_certificate, remeasure, verify_certificate
-
-    loaded = session.load()
-    with existing_ledger(session) as ledger:
-        content = find_certificate(ledger, certificate)
-        found = verify_certificate(ledger, loaded.home, content)
-        if again and found.run is not None:
-            found = asyncio.run(remeasure(ledger, loaded.home, content, found))
+    with calling(session) as call:
+        given = typed_certificate(call, certificate)
+        found: Verified | Run = (
+            of_research.remeasure(call, given) if again and detach else of_research.verify(call, given)
+        )
+    if isinstance(found, Run):
+        confirm(session, record(found), f"Run {found.id} waits for a worker.")
+        return None
+    shown = record(found)
+    if again and found.run is not None:
+        with foreground(session.load()) as here:
+            run = of_research.remeasure(CliCall(session, here.ledger, here.runtime), given)
+            ended = here.work_on(run.id, lambda _event: None, quiet=session.json)
+        if here.interrupted:
+            note(f"Resume it: ratchet runs resume {run.id}")
+            return INTERRUPTED
+        if ended.status is not RunStatus.COMPLETED:
+            raise RatchetError(f"run {run.id} is {ended.status}: {ended.reason}")
+        shown = ended.result
     if session.json:
-        print_document({**record(found), "holds": found.holds})
+        print_document(shown)
     else:
-        for problem in found.problems:
+        for problem in shown["problems"]:
             print(f"- {problem}")
-        if found.again is not None:
-            print(f"Measured again: {found.again}")
-        name = certificate if found.run is None else f"trial {found.exp_id} of run {found.run}"
-        print(f"The certificate of {name} {'holds' if found.holds else 'does not hold'}.")
-    if not found.holds:
-        raise SystemExit(1)
+        if shown["again"] is not None:
+            print(f"Measured again: {shown['again']}")
+        name = certificate if shown["run"] is None else f"trial {shown['exp_id']} of run {shown['run']}"
+        print(f"The certificate of {name} {'holds' if shown['holds'] else 'does not hold'}.")
+    return None if shown["holds"] else 1
 
 
 @command(
@@ -404,3 +418,84 @@ def _write(path: Path, page: str) -> None:
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink()
+
+
+@command(
+    examples=[
+        "ratchet research compare --landscape rugged --trials 200 --seeds 20",
+        "ratchet research compare --recorded 3 --strategies greedy,islands",
+        "ratchet research compare circle_packing --engine llm --strategies greedy --trials 50 --seeds 3",
+    ],
+    see=["research run", "research report"],
+)
+@taking(
+    of_research.compare,
+    *("task", "landscape", "recorded", "trials", "seeds", "noise", "engine", "model", "parallel"),
+)
+@click.option(
+    "--strategies",
+    metavar="A,B",
+    default="greedy,islands,clade,adaptive",
+    show_default=True,
+    help="The arms; best_of_n and sequential are always among them.",
+)
+@detach_option
+def compare(session: CliSession, strategies: str, detach: bool, **given: Any) -> int | None:
+    """Compare strategies at equal budgets, and with the plain baselines.
+
+    On a landscape, or with a recorded run, the model is made up: strategies are compared for nothing. On a task real
+    runs are held, one of each arm after the other; typed again after an interruption, it continues with those that are
+    left. With --detach it begins those of an installed task, and compares what has ended until now. Shows bands and no
+    lines: the middle of an arm's runs, and where eight of ten are.
+    """
+    given["strategies"] = [each.strip() for each in strategies.split(",") if each.strip()]
+    task, landscape = given["task"], given["landscape"]
+    real = tuple(given[name] for name in ("engine", "model", "parallel"))
+    others = (landscape, given["recorded"], given["strategies"])
+    arms = of_research.compared_arms(task, *others, real=real, noise=given["noise"])
+    if task is not None and not detach:
+        return _compare_runs(session, arms, **given)
+    if landscape is not None:
+        # Without a home: nothing is read.
+        amounts = {name: given[name] for name in ("trials", "seeds", "noise")}
+        found = of_research.simulated(contextlib.nullcontext, arms, landscape, None, **amounts)
+    else:
+        with calling(session) as call:
+            found = of_research.compare(call, **given)
+    _show_comparison(session, found)
+    return None
+
+
+def _show_comparison(session: CliSession, found: Comparison) -> None:
+    if session.json:
+        print_document(record(found))
+        return
+    from ratchet.cli.tables import print_markdown
+
+    print_markdown(found.to_markdown())
+    if found.left:
+        note(f"{found.left} runs have not ended yet; ask again with the same words.")
+
+
+def _compare_runs(session: CliSession, arms: list[str], *, task: str, seeds: int, **given: Any) -> int | None:
+    from ratchet.research.start import arms_of, begin_arm, check_research, compare_runs
+
+    chosen = {name: given[name] for name in ("trials", "engine", "model", "parallel")}
+    wanted = arms_of(task, arms, seeds, **chosen)
+    runs = []
+    with foreground(session.load()) as here:
+        here.check(partial(check_research, here.runtime, wanted[0]), detach=False)
+        for each in wanted:
+            run_id = begin_arm(here.runtime, each, actor="cli")
+            note(f"{each.name}: run {run_id}")
+            ended = here.work_on(run_id, lambda _event: None, quiet=True)
+            if here.interrupted:
+                return INTERRUPTED
+            if ended.status is not RunStatus.COMPLETED:
+                note(f"Run {run_id} is {ended.status}: {ended.reason}")
+                return 1
+            runs.append(run_id)
+        with here.ledger.read() as tx:
+            found = compare_runs(tx, wanted, runs)
+    _show_comparison(session, found)
+    return None

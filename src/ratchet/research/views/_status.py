@@ -448,3 +448,60 @@ def _kept(tx: Transaction, run_id: int, limit: int) -> Steps:
     newest = kept_scores(tx, run_id, limit=limit)
     found = ((each.number, finite(each.score)) for each in in_force(newest))
     return tuple((number, score) for number, score in found if score is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Where the middle eight tenths of the runs of an arm are, and the middle one."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Band:
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        cut = statistics.quantiles(values, n=10, method="inclusive")
+        return cls(cut[0], cut[4], cut[8])
+
+    def __str__(self) -> str:
+        return f"{self.median:.6g} ({self.low:.6g} to {self.high:.6g})"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One strategy: what its best came to after so many trials, over its runs.
+
+    `ahead_of_plain` says how many of its runs ended better than that of the plain baseline with the same seed.
+    """
+
+    strategy: str
+    runs: int
+    ahead_of_plain: int
+    bands: dict[str, Band]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Arms at equal budgets.
+
+    `plain` is the arm that every other is held against; `left` says how many runs have not ended.
+    """
+
+    on: str
+    trials: int
+    plain: str
+    arms: tuple[Arm, ...]
+    left: int = 0
+
+    def to_markdown(self) -> str:
+        places = list(self.arms[0].bands)
+        head = ["strategy", *(f"after {at}" for at in places), f"ahead of {self.plain}"]
+        lines = [f"Best on {self.on}: the median, and where eight of ten runs are.", ""]
+        lines += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+        for arm in self.arms:
+            against = "–" if arm.strategy == self.plain else f"{arm.ahead_of_plain} of {arm.runs}"
+            cells = [arm.strategy, *(str(arm.bands[at]) for at in places), against]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from ratchet.kernel import Direction, TrialStatus, exp_id
@@ -353,3 +353,22 @@ def _margin(standing: Standing, best: float, baseline: BaselineView | None) -> f
     if baseline.noise:
         return _NOISES * baseline.noise
     return _SHARE * abs(standing.direction.gain(best, baseline.score))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of checking a certificate.
+
+    `problems` is everything that speaks against it; `again` is the result of measuring once more.
+    """
+
+    run: int | None
+    exp_id: str | None
+    signed_by: str | None
+    gain: float | None
+    problems: list[str]
+    again: str | None = None
+    holds: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "holds", not self.problems)
