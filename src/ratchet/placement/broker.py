@@ -20,7 +20,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import ratchet
@@ -149,9 +149,7 @@ class Brokered:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
             # What is being sent is cancelled once it is sent: otherwise it would run for no attempt.
-            sending.add_done_callback(
-                lambda sent: self._withdraw(ticket.number) if sent.exception() is None else None
-            )
+            sending.add_done_callback(partial(self._withdraw_sent, ticket.number))
             raise
         except BaseException:
             self._attempts.pop(ticket.number, None)
@@ -171,6 +169,10 @@ class Brokered:
 
     async def cancel(self, ticket: Ticket[T]) -> None:
         self._withdraw(ticket.number)
+
+    def _withdraw_sent(self, number: int, sent: asyncio.Future[None]) -> None:
+        if not sent.cancelled() and sent.exception() is None:
+            self._withdraw(number)
 
     def _withdraw(self, number: int) -> None:
         # From here on what arrives of it is for no attempt.
