@@ -35,7 +35,7 @@ test:
 	@MAKE="$(MAKE)" TEST_WORKERS=$(TEST_WORKERS) PYTEST_ARGS='$(PYTEST_ARGS)' $(PYTHON) .ci/gate.py
 
 # Every test there is, or those of one area: make soak AREA=agents. Ends with the slowest and a table of all areas.
-# Seeds of fault simulation: make soak AREA=faults SEED=5000 SEEDS=1000.
+# Seeds of fault simulation, and nothing else: make soak AREA=faults SEED=5000 SEEDS=1000.
 soak: $(VENV)/.dev
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --durations=25 --areas $(if $(AREA),--area $(AREA)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(SOAK_ARGS)

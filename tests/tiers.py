@@ -3,7 +3,8 @@
 A test is left to the soak by `@pytest.mark.soak`, or because it is the PostgreSQL twin of a test above the runtime or
 of one marked `postgresql_in_soak`.
 The gate is `pytest --gate`; without it every test runs. `--area agents` runs the tests of one area only, and
-`--areas` ends the run with a table of all of them.
+`--areas` ends the run with a table of all of them. With `--seed` or `--seeds` only those seeds of the fault simulation
+run.
 """
 
 from __future__ import annotations
@@ -25,12 +26,19 @@ FLOWS = {
     "protocol": "protocols",
 }
 
+# What a test takes that runs seeds: the first of them.
+SEEDED = "first_seed"
+
 
 @dataclass
 class Tally:
     cases: int = 0
     seconds: float = 0.0
     failed: int = 0
+
+
+def names_seeds(config: pytest.Config) -> bool:
+    return config.getoption("--seed") is not None or config.getoption("--seeds") is not None
 
 
 def area_of(nodeid: str) -> str:
@@ -62,6 +70,8 @@ def _is_wanted(config: pytest.Config, item: pytest.Item) -> bool:
     area = config.getoption("--area")
     if area and area_of(item.nodeid) != area:
         return False
+    if names_seeds(config):
+        return SEEDED in getattr(item, "fixturenames", ())
     return not (config.getoption("--gate") and _is_soak(item))
 
 

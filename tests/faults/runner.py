@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import tempfile
 import time
 import traceback
@@ -33,7 +34,8 @@ from tests.postgres import PostgresServer
 # A life with a fault that leaves it waiting is ended; the last must end by itself, however busy the machine is.
 LIFE_SECONDS = 20.0
 LAST_SECONDS = 240.0
-FREEZE_SECONDS = 1.5
+# For a hang: its peer gives a stopped worker up within a second or two on a quiet machine.
+FREEZE_SECONDS = 60.0
 # A process that finds no room when it starts ends with an error, and is started again.
 STARTS = 40
 FAST = "/dev/shm"
@@ -177,14 +179,16 @@ class Seed:
         return fork(live)
 
     def _await(self, leader: int, others: list[int], seconds: float) -> int:
-        """How the leader ended: 0, its code, or the signal below zero. One that stops itself is woken after a while."""
+        """How the leader ended: 0, its code, or the signal below zero. One that stops itself is woken once it was given
+        up."""
         deadline = time.monotonic() + seconds
         pause = 0.002
         while time.monotonic() < deadline:
             for pid in (leader, *others):
                 found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
                 if found and os.WIFSTOPPED(status):
-                    time.sleep(FREEZE_SECONDS)
+                    self._await_handover(pid)
+                    self.shim.release()
                     os.kill(pid, signal.SIGCONT)
                 elif found and pid == leader:
                     return os.waitstatus_to_exitcode(status)
@@ -193,6 +197,32 @@ class Seed:
             time.sleep(pause)
             pause = min(0.02, pause * 1.5)
         return -signal.SIGALRM
+
+    def _await_handover(self, pid: int) -> None:
+        """Until the other worker has the jobs of the one that is stopped. For that the database must be free, so a
+        thread that was stopped in the middle of a write may end that."""
+        while self._locks_database(pid):
+            os.kill(pid, signal.SIGCONT)
+            while self._locks_database(pid):
+                time.sleep(0.001)
+            os.kill(pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        registered = "SELECT 1 FROM processes WHERE pid = ?"
+        deadline = time.monotonic() + FREEZE_SECONDS
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self.home / 'ledger.db'}?mode=ro", uri=True)
+        ) as ledger:
+            while time.monotonic() < deadline and ledger.execute(registered, (pid,)).fetchone():
+                time.sleep(0.02)
+
+    def _locks_database(self, pid: int) -> bool:
+        """Whether a thread of it is in the middle of a write."""
+        try:
+            inode = (self.home / "ledger.db-shm").stat().st_ino
+        except FileNotFoundError:
+            return False
+        locks = map(str.split, Path("/proc/locks").read_text().splitlines())
+        return any(words[3:5] == ["WRITE", str(pid)] and words[5].endswith(f":{inode}") for words in locks)
 
     def _read(self, chance: random.Random) -> None:
         """Take what the record has more, and lose what a power cut loses."""

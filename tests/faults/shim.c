@@ -47,6 +47,7 @@ struct control {
     uint64_t used, size;
     int64_t clock_ns;
     uint32_t dead, count;
+    int32_t held; /* the process that was stopped at a note, until it may continue there */
     struct fault fault[FAULTS];
     uint64_t calls[10][6];
     char root[1024];
@@ -494,5 +495,10 @@ void faults_note(const char *text, size_t size) {
     int error = 0, action = enter(NOTE, OTHER, &error);
     record(R_NOTE, 0, 0, getpid(), 0, text, size, NULL, 0);
     unlock();
-    if (action == STOP) syscall(SYS_kill, getpid(), SIGSTOP);
+    if (action != STOP) return;
+    __atomic_store_n(&control->held, getpid(), __ATOMIC_SEQ_CST);
+    syscall(SYS_kill, getpid(), SIGSTOP);
+    /* Woken so that another thread can end what it was in the middle of: this one has not come that far. */
+    while (__atomic_load_n(&control->held, __ATOMIC_SEQ_CST) == getpid()) usleep(1000);
 }
+void faults_release(void) { __atomic_store_n(&control->held, 0, __ATOMIC_SEQ_CST); }

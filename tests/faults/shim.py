@@ -144,6 +144,10 @@ class Shim:
         """Begin a new record: the power was cut, and what it told of is history."""
         self._library.faults_forget()
 
+    def release(self) -> None:
+        """Let the thread continue that has stopped its process."""
+        self._library.faults_release()
+
     def fired(self, number: int) -> int:
         return int(self._library.faults_fired(number))
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults import shim
 from tests.faults.plan import REGRESSIONS, make_plan
+from tests.tiers import SEEDED, names_seeds
 
 ROOT = Path(__file__).parents[2]
 GATE, SOAK, PART = 5, 1000, 25
@@ -18,11 +19,11 @@ AT_ONCE = 5
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The seeds of the command line, or five for the gate and a thousand for the soak."""
-    if "first" not in metafunc.fixturenames:
+    """The seeds of the command line and no others, or five for the gate and a thousand for the soak."""
+    if SEEDED not in metafunc.fixturenames:
         return
     start, count = metafunc.config.getoption("--seed"), metafunc.config.getoption("--seeds")
-    if start is None and count is None:
+    if not names_seeds(metafunc.config):
         parts = [pytest.param(0, GATE, id=f"0-{GATE - 1}")]
         start, count = GATE, SOAK - GATE
         marks: tuple[pytest.MarkDecorator, ...] = (pytest.mark.soak,)
@@ -31,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for first in range(start, start + count, PART):
         many = min(PART, start + count - first)
         parts.append(pytest.param(first, many, id=f"{first}-{first + many - 1}", marks=marks))
-    metafunc.parametrize(("first", "many"), parts)
+    metafunc.parametrize((SEEDED, "many"), parts)
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +47,8 @@ def run(first: int, many: int, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(900)
-def test_no_fault_of_a_seed_loses_anything(first: int, many: int) -> None:
-    done = run(first, many, f"--at-once={AT_ONCE}")
+def test_no_fault_of_a_seed_loses_anything(first_seed: int, many: int) -> None:
+    done = run(first_seed, many, f"--at-once={AT_ONCE}")
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -82,6 +83,41 @@ def test_a_planted_bug_is_found(bug: str, seed: int, rule: str) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"broken: {rule}" in done.stdout
     assert f"make soak AREA=faults SEED={seed} SEEDS=1" in done.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ((), ["0-4", *(f"{at}-{min(at + 24, 999)}" for at in range(5, 1000, 25))]),
+        (("--seed=4711", "--seeds=1"), ["4711-4711"]),
+        (("--seed=-3",), ["-3--3"]),
+        (("--seed=5000", "--seeds=30"), ["5000-5024", "5025-5029"]),
+    ],
+)
+def test_the_soak_runs_a_thousand_seeds_or_exactly_those_that_are_named(
+    words: tuple[str, ...], parts: list[str]
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+    ]
+    command += ["-o", "addopts=--import-mode=importlib", "--area", "faults", *words, "tests/faults"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    found = [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    seeds = [name for name in found if name.startswith(test_no_fault_of_a_seed_loses_anything.__name__)]
+    assert seeds == [f"{test_no_fault_of_a_seed_loses_anything.__name__}[{part}]" for part in parts], (
+        done.stdout
+    )
+    assert (len(found) > len(seeds)) == (not words)
 
 
 def test_a_seed_always_has_the_same_plan() -> None:
