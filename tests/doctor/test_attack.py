@@ -41,17 +41,33 @@ def attacked(functions: set[str], floor: str) -> list[AttackResult]:
 def test_every_attack_on_this_machine_is_stopped_and_says_by_what(tmp_path: Path) -> None:
     program = Program(tmp_path)
     done = program("doctor", "--attack", "--json")
-    assert done.code == 0, [each for each in done.json["attacks"] if not each["held"]]
+    assert done.code == 0, [each for each in done.json["attacks"] if each["held"] is False]
     assert done.json["ok"] is True
     rows = [AttackResult(**each) for each in done.json["attacks"]]
     assert len(rows) == sum(len(each.ways) for each in ATTACKS) > 75
     assert [each for each in rows if not each.happened] == []
-    assert [each for each in rows if not each.stopped_by] == []
+    assert [each for each in rows if not each.stopped_by and each.held is not None] == []
+
+
+def test_an_attack_on_a_file_that_is_not_there_could_not_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    chosen = [each for each in ATTACKS if each.name == "read a file of the user's home"]
+    rows = asyncio.run(attack_here(chosen))
+    assert [(each.held, each.stopped_by) for each in rows] == [(None, "")] * 3
+    assert rows[0].happened == f"could not be tried: there is no file in {tmp_path}"
+    print_attacks(rows, 0)
+    shown = capsys.readouterr().out.splitlines()
+    assert "not tried" in shown[1]
+    assert shown[-1] == "3 attacks, 0 stopped, 0 got through, 3 could not be tried"
+    (tmp_path / ".login").write_text("secret")
+    assert [each.held for each in asyncio.run(attack_here(chosen))] == [True] * 3
 
 
 def test_an_attack_gets_through_where_its_layer_is_off() -> None:
     rows = attacked({"touch_foreign", "read_file"}, "frozenset()")
-    through = {(each.attack, each.runs_as) for each in rows if not each.held}
+    through = {(each.attack, each.runs_as) for each in rows if each.held is False}
     assert ("read a file of the user", "agent") in through
     assert ("change mode, times or owner of a foreign file", "agent") in through
     assert not any(way == "node" for _, way in through)
@@ -98,7 +114,7 @@ def test_no_attack_gets_through_as_anybody_and_wherever(place: Callable[[], None
     """What needs a layer that is not there is refused, and all else is stopped."""
     everything = {each.function for each in ATTACKS}
     found = python_as(place, WITH_LESS.format(functions=everything, floor=None))
-    assert [each for each in found if not each["held"]] == []
+    assert [each for each in found if each["held"] is False] == []
     assert sum("missing" not in each["happened"] for each in found) > 20
 
 
@@ -112,7 +128,7 @@ said = io.StringIO()
 with contextlib.redirect_stdout(said):
     code = run(["doctor", "--attack", "--json"])
 rows = json.loads(said.getvalue())["attacks"]
-print(json.dumps([code, [[each["attack"], each["runs_as"]] for each in rows if not each["held"]]]))
+print(json.dumps([code, [[each["attack"], each["runs_as"]] for each in rows if each["held"] is False]]))
 """
     code, through = python_as(without_filters, program)
     assert code == 1

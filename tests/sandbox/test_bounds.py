@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ratchet.doctor.attack import processes_with
+from ratchet.doctor.attack import HOSTILE, processes_with
 from ratchet.kernel import Misuse
-from ratchet.sandbox import Bounds, Finished, Node, Policy, Stopped, run
+from ratchet.sandbox import Bounds, Finished, Layer, Node, Policy, Stopped, run
 from tests.sandbox.ways import attack
 
 MIB = 1024 * 1024
@@ -166,12 +168,76 @@ def test_what_others_write_to_the_same_disk_stops_no_command(tmp_path: Path) -> 
     assert asyncio.run(beside()).ok
 
 
-@pytest.mark.parametrize(("kind", "close"), [("unix", False), ("unix", True), ("tcp", False)])
-def test_what_sockets_hold_counts_as_memory(kind: str, close: bool) -> None:
-    bounds = Bounds(wall_seconds=90, memory_bytes=128 * MIB)
-    done = attack("command", "fill_sockets", [kind, 1500, close], bounds=bounds)
+@pytest.mark.parametrize(
+    ("kind", "close", "network"),
+    [("unix", False, False), ("unix", True, False), ("tcp", False, False), ("unix", False, True)],
+)
+def test_what_sockets_hold_counts_as_memory(kind: str, close: bool, network: bool) -> None:
+    bounds, policy = Bounds(wall_seconds=90, memory_bytes=128 * MIB), Policy(network=network)
+    done = attack("command", "fill_sockets", [kind, 1500, close], bounds=bounds, policy=policy)
     assert done.stopped is Stopped.MEMORY, done.stderr
     assert done.peak_bytes > 128 * MIB
+
+
+@pytest.mark.parametrize(
+    ("way", "name", "given"),
+    [
+        ("node", "page_tables", 400 * MIB),
+        ("command", "page_tables", 400 * MIB),
+        ("command", "mappings", 24),
+        ("command", "epoll_watches", [2_000_000, False]),
+        ("command", "epoll_watches", [2_000_000, True]),
+        ("command", "file_locks", ["/tmp", 2_000, 100]),
+        ("node", "file_locks", ["/tmp", 100, 500]),
+        ("command", "open_sockets", 2000),
+    ],
+    ids=lambda each: json.dumps(each) if isinstance(each, list) else str(each),
+)
+def test_what_the_kernel_holds_for_a_tree_counts_as_memory(way: str, name: str, given: object) -> None:
+    more = {"scratch": True} if way == "node" else {}
+    bounds = Bounds(wall_seconds=240, memory_bytes=(8 if way == "node" else 32) * MIB)
+    done = attack(way, name, given, bounds=bounds, **more)
+    assert done.stopped is Stopped.MEMORY, done
+    assert "locks" in done.bounded_by["memory_bytes"]
+
+
+def test_processes_that_let_no_other_look_at_them_are_looked_at() -> None:
+    line = "import ctypes, hostile; ctypes.CDLL(None).prctl(4, 0); hostile.epoll_watches([2_000_000, False])"
+    policy = Policy(readable=(HOSTILE.parent,), environment={"PYTHONPATH": str(HOSTILE.parent)})
+    bounds = Bounds(wall_seconds=240, memory_bytes=32 * MIB)
+    done = asyncio.run(run([sys.executable, "-S", "-c", line], cwd=Path("/"), policy=policy, bounds=bounds))
+    if Layer.USER in done.layers:
+        assert done.stopped is Stopped.MEMORY, done
+
+
+@pytest.mark.parametrize(("kind", "most"), [("pipe", 8 * MIB), ("socket", 32 * MIB)])
+def test_a_node_has_few_descriptors_that_could_hold_something(kind: str, most: int) -> None:
+    done = attack("node", "fill_pairs", [kind, 2000], bounds=Bounds(wall_seconds=60))
+    assert 0 < done.value < most
+
+
+def test_a_run_leaves_most_of_the_signals_that_may_wait_to_others(way: str) -> None:
+    assert attack(way, "pending_timers").value <= 4096
+
+
+def test_a_node_has_no_epoll_and_its_event_loop_does_without() -> None:
+    source = """
+import asyncio, select
+
+async def answer():
+    await asyncio.sleep(0)
+    return 5
+
+def run(_):
+    try:
+        select.epoll()
+    except OSError as error:
+        return [type(error).__name__, asyncio.run(answer())]
+"""
+    for modules in ((), ("asyncio",)):
+        done = asyncio.run(run(Node(source, modules=modules)))
+        assert done.ok, done
+        assert done.value == ["PermissionError", 5]
 
 
 def test_peak_memory_is_told_truthfully(way: str) -> None:

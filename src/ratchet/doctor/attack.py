@@ -49,14 +49,15 @@ print(json.dumps(getattr(hostile, sys.argv[2])(json.loads(sys.argv[3]))))
 
 @dataclass(frozen=True, slots=True)
 class AttackResult:
-    """What became of one attack. `stopped_by` are the layers and limits that it met."""
+    """What became of one attack. `stopped_by` are the layers and limits that it met. `held` is `None` for one that
+    could not be tried."""
 
     attack: str
     runs_as: str
     expected: str
     happened: str
     stopped_by: str
-    held: bool
+    held: bool | None
 
 
 class OutsideWorld:
@@ -156,6 +157,10 @@ def _many_watches(done: Finished, _: OutsideWorld) -> str:
     return f"it has {done.value} of {most}" if done.ok and done.value > most // 4 else ""
 
 
+def _many_timers(done: Finished, _: OutsideWorld) -> str:
+    return f"it has {done.value} timers" if done.ok and done.value > 10_000 else ""
+
+
 def _rights(done: Finished, _: OutsideWorld) -> str:
     return f"it has capabilities {done.value}" if done.ok and int(done.value, 16) else ""
 
@@ -193,14 +198,14 @@ _FILES = (Layer.MOUNT, Layer.SECCOMP)
 ATTACKS = (
     Attack("read a file of the user", _ALL, "not there", "read_file", lambda o: str(o.secret)),
     Attack("read a file of the user's home", _ALL, "not there", "read_file", lambda _: _file_of_home()),
-    Attack("read the password hashes", _ALL, "not there", "read_file", lambda _: "/etc/shadow"),
+    Attack("read the password hashes", _ALL, "not there", "read_file", lambda _: _there("/etc/shadow")),
     Attack("write beside the workspace", _ALL, "refused", "write_file", lambda o: f"{o.secret}.new",
            _wrote, by=(Layer.MOUNT,)),
     Attack("leave by a symbolic link", _ALL, "leads nowhere", "link_away", lambda o: str(o.secret), scratch=True),
     Attack("leave by the root of another process", _ALL, "leads nowhere", "walk_out", lambda o: str(o.secret)),
     Attack("open a disk", _ALL, "not there", "read_device", lambda _: _disk()),
     Attack("change a setting of the kernel", _ALL, "refused", "change_kernel_setting",
-           lambda _: "/proc/sys/vm/overcommit_memory"),
+           lambda _: _there("/proc/sys/vm/overcommit_memory")),
     Attack("make a setuid program", (NODE,), "none is made", "special_modes", lambda _: "/tmp",
            by=(Layer.SECCOMP,), scratch=True),
     Attack("leave a setuid program behind", (COMMAND, AGENT), "none is left", "special_modes",
@@ -247,6 +252,12 @@ ATTACKS = (
            _past(Stopped.MEMORY), Bounds(wall_seconds=15, memory_bytes=128 * _MIB)),
     Attack("take memory in sockets", (COMMAND,), "stopped: memory", "fill_sockets", lambda _: ["unix", 600, False],
            _past(Stopped.MEMORY), Bounds(wall_seconds=20, memory_bytes=64 * _MIB)),
+    Attack("take memory in page tables", _BOTH, "stopped: memory", "page_tables", lambda _: 256 * _MIB,
+           _past(Stopped.MEMORY), Bounds(wall_seconds=60, memory_bytes=32 * _MIB)),
+    Attack("take memory in watches of epoll", _BOTH, "stopped: memory", "epoll_watches", lambda _: [400_000, False],
+           _past(Stopped.MEMORY), Bounds(wall_seconds=60, memory_bytes=32 * _MIB)),
+    Attack("use up the timers of the user", _BOTH, "less than others need", "pending_timers", got=_many_timers,
+           by=(Layer.LIMITS,)),
     Attack("take memory by names of files", _BOTH, "below 20,000 names", "links", lambda _: "/tmp", _many_names,
            Bounds(wall_seconds=20, memory_bytes=64 * _MIB), by=(Layer.MOUNT,), scratch=True),
     Attack("fill the disk by many files", (COMMAND,), "stopped: disk", "fill_with_files",
@@ -282,16 +293,20 @@ async def attack_here(
 async def _attack(
     attack: Attack, way: str, outside: OutsideWorld, floor: frozenset[Layer] | None
 ) -> AttackResult:
-    def result(happened: str, stopped_by: str, *, held: bool) -> AttackResult:
+    def result(happened: str, stopped_by: str, *, held: bool | None) -> AttackResult:
         return AttackResult(attack.name, way, attack.expected, happened, stopped_by, held)
 
     policy = _policy(way, outside, floor)
+    try:
+        given = attack.given(outside)
+    except NotOnThisMachine as missing:
+        return result(f"could not be tried: {missing}", "", held=None)
     try:
         for _ in range(attack.times):
             done = await run_hostile(
                 way,
                 attack.function,
-                attack.given(outside),
+                given,
                 bounds=attack.bounds,
                 policy=policy,
                 **({"scratch": True} if attack.scratch and way == NODE else {}),
@@ -352,14 +367,28 @@ def _policy(way: str, outside: OutsideWorld, floor: frozenset[Layer] | None) -> 
     return replace(program.policy, floor=floor)
 
 
+class NotOnThisMachine(Exception):
+    """What an attack is for is not there, so that nothing would be known from its end."""
+
+
+def _there(path: str) -> str:
+    if not os.path.lexists(path):
+        raise NotOnThisMachine(f"this machine has no {path}")
+    return path
+
+
 def _disk() -> str:
-    return next((str(path) for path in Path("/dev").iterdir() if path.is_block_device()), "/dev/mem")
+    disks = (str(path) for path in Path("/dev").iterdir() if path.is_block_device())
+    return next(disks, "") or _there("/dev/mem")
 
 
 def _file_of_home() -> str:
     """One that is closed to others if there is any, such as a login."""
-    files = [path for path in (*Path.home().glob(".*"), *Path.home().glob(".*/*")) if path.is_file()]
-    return str(min(files, key=lambda path: path.stat().st_mode & 0o077, default=Path.home() / ".profile"))
+    home = Path.home()
+    files = [path for path in (*home.glob(".*"), *home.glob(".*/*"), *home.glob("*")) if path.is_file()]
+    if not files:
+        raise NotOnThisMachine(f"there is no file in {home}")
+    return str(min(files, key=lambda path: path.stat().st_mode & 0o077))
 
 
 def _touched(path: Path) -> str:

@@ -5,7 +5,7 @@ with no sandbox at all, which shows that they can succeed. This file is run by i
 only.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH108, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105
+# ruff: noqa: PTH101, PTH102, PTH108, PTH110, PTH116, PTH123, PTH208, PTH211, SIM105, SIM115
 import ctypes
 import os
 import socket
@@ -504,6 +504,143 @@ def system_v_semaphores(count: int) -> int:
         if libc.semget(0, 32000, 0o1600) < 0:
             raise OSError(ctypes.get_errno(), "semget")
     time.sleep(20)
+    return count
+
+
+def page_tables(size: int) -> int:
+    """Map single pages so far apart that the tables which lead to each take two more, and stay."""
+    import time
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    fixed_private_anonymous, start, far = 0x100022, 1 << 40, 1 << 30
+    for number in range(size // 8192):
+        address = start + number * far
+        words = (
+            ctypes.c_void_p(address),
+            ctypes.c_size_t(4096),
+            1,
+            fixed_private_anonymous,
+            -1,
+            ctypes.c_long(0),
+        )
+        if libc.mmap(*words) != address:
+            raise OSError(ctypes.get_errno() or 12, "mmap")
+        # Read, so that even the page itself is one that all share.
+        ctypes.string_at(address, 1)
+    time.sleep(20)
+    return size
+
+
+def mappings(count: int) -> int:
+    """As many mappings as a process may have, in as many processes."""
+    import mmap
+    import time
+
+    for _ in range(count):
+        if os.fork() == 0:
+            held = [mmap.mmap(-1, 8192, mmap.MAP_PRIVATE, mmap.PROT_READ)]
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.mmap.restype = ctypes.c_void_p
+            at = libc.mmap(None, ctypes.c_size_t(1 << 30), 0, 0x4022, -1, ctypes.c_long(0))
+            for number in range(30_000):
+                libc.mprotect(ctypes.c_void_p(at + number * 8192), ctypes.c_size_t(4096), 1)
+            time.sleep(60)
+            os._exit(len(held))
+    time.sleep(60)
+    return count
+
+
+def epoll_watches(given: list[Any]) -> int:
+    """Watch one file again and again, which needs neither many files nor many descriptors: each epoll can know it by
+    every number that it has ever had. With `away` each epoll is sent to no one, where it cannot be seen."""
+    import select
+    import time
+
+    count, away = given
+    first = os.eventfd(0)
+    numbers = [first, *(os.dup(first) for _ in range(999))]
+    held, kept, made = socket.socketpair(), [], 0
+    while made < count:
+        epoll = select.epoll()
+        for number in numbers:
+            epoll.register(number, select.EPOLLIN)
+        made += len(numbers)
+        if away:
+            socket.send_fds(held[0], [b"x"], [epoll.fileno()])
+            epoll.close()
+        else:
+            kept.append(epoll)
+    time.sleep(20)
+    return made
+
+
+def file_locks(given: list[Any]) -> int:
+    """Lock every second byte of each of many files, since the kernel looks at all locks of a file for each new one."""
+    import fcntl
+    import time
+
+    directory, files, count = given
+    held = [open(f"{directory}/locked-{number}", "wb") for number in range(files)]
+    for at in range(count):
+        for file in held:
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, at * 2)
+    time.sleep(20)
+    return int(files * count)
+
+
+def open_sockets(count: int) -> int:
+    """Sockets that hold nothing."""
+    import time
+
+    for _ in range(8):
+        if os.fork() == 0:
+            held = [socket.socketpair() for _ in range(count)]
+            time.sleep(60)
+            os._exit(len(held) % 2)
+    time.sleep(60)
+    return count
+
+
+def fill_pairs(given: list[Any]) -> int:
+    """Let the kernel hold what nobody reads, with all the room that sockets and pipes can be given."""
+    import fcntl
+
+    kind, count = given
+    held, total = [], 0
+    try:
+        for _ in range(count):
+            if kind == "pipe":
+                _read, write = os.pipe()
+                try:
+                    fcntl.fcntl(write, 1031, 1 << 20)
+                except OSError:
+                    pass
+            else:
+                left, right = socket.socketpair()
+                held.append((left, right))
+                try:
+                    left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)
+                except OSError:
+                    pass
+                write = left.fileno()
+            os.set_blocking(write, False)
+            try:
+                while True:
+                    total += os.write(write, b"x" * 65536)
+            except BlockingIOError:
+                pass
+    except OSError as error:
+        os.write(2, f"{error}\n".encode())
+    return total
+
+
+def pending_timers(_: None) -> int:
+    """Timers, each of which takes one of the signals that may wait for its user."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    count, timer = 0, ctypes.c_void_p()
+    while count < 200_000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0:
+        count += 1
     return count
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal as signals
 import sys
@@ -320,7 +321,7 @@ async def _run_node(
     wiring = await new_wiring(with_input=False)
     try:
         with held_file(work.packed()) as file:
-            order = ORDER.pack(bounds.wall_seconds)
+            order = ORDER.pack(bounds.wall_seconds, bounds.memory_bytes or math.inf)
             kind = NodeKind(layers, node.modules, kept_from)
             parent = await nursery().start_node(order, [file, *wiring.theirs], kind)
     except BaseException:

@@ -19,7 +19,7 @@ from typing import Any
 from ratchet.kernel import Missing, Misuse, RatchetError, decoded, last_line
 from ratchet.programs import TookTooLong, run_program
 from ratchet.sandbox.inside import cgroup, names
-from ratchet.sandbox.inside.spec import CommandSpec, most_tasks
+from ratchet.sandbox.inside.spec import NODE_LOOK_SECONDS, CommandSpec, most_tasks
 from ratchet.sandbox.inside.view import PROGRAMS, FileView
 from ratchet.sandbox.toolchain import closed_settings, tool_places
 
@@ -375,7 +375,6 @@ def command_bounds(
     looks = f"looks every {bounds.look_seconds * 1000:g} ms"
     shared = ", System V sharing" if Layer.IPC in layers else ""
     scratch = ", files in memory" if Layer.MOUNT in layers else ""
-    sockets = ", sockets" if {Layer.MOUNT, Layer.NETWORK} <= set(layers) else ""
     limits = Layer.LIMITS in layers
     counter = "a counter of the kernel" if counted else "each process"
     in_group = {
@@ -386,7 +385,8 @@ def command_bounds(
     kept = {
         "wall_seconds": "a clock in the sandbox",
         "cpu_seconds": f"{looks} at {counter}",
-        "memory_bytes": f"{looks} at processes{scratch}{shared}{sockets}",
+        "memory_bytes": f"{looks} at processes, page tables{scratch}{shared}, sockets, and as the kernel's memory"
+        " grows at descriptors, mappings and locks",
         "processes": looks,
         "output_bytes": _READER,
         "file_bytes": f"{_KERNEL}, for each file" if limits else "nothing",
@@ -401,7 +401,8 @@ def node_bounds(bounds: Bounds) -> dict[str, str]:
     kept = {
         "wall_seconds": "a clock in the sandbox",
         "cpu_seconds": _KERNEL,
-        "memory_bytes": f"{_KERNEL}, as address space, and again for its scratch",
+        "memory_bytes": f"{_KERNEL}, as address space, and again for its scratch; looks every"
+        f" {NODE_LOOK_SECONDS * 1000:g} ms at page tables and locks",
         "processes": f"{_KERNEL}: it can start none",
         "output_bytes": _READER,
         "file_bytes": f"{_KERNEL}, for each file",

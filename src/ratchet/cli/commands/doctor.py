@@ -122,7 +122,7 @@ def _attack(session: CliSession) -> int:
 
     with working("attacking"):
         results = asyncio.run(attack_here())
-    through = [each for each in results if not each.held]
+    through = [each for each in results if each.held is False]
     show_page(
         session,
         {"ok": not through, "attacks": [asdict(each) for each in results]},
@@ -139,13 +139,16 @@ def print_attacks(results: Sequence[AttackResult], through: int) -> None:
     columns: dict[str, Callable[[AttackResult], object]] = {
         "attack": lambda each: each.attack,
         "as": lambda each: each.runs_as,
-        "held": lambda each: "yes" if each.held else "NO",
+        "held": lambda each: {True: "yes", False: "NO", None: "not tried"}[each.held],
         "expected": lambda each: each.expected,
         "happened": lambda each: each.happened,
         "stopped by": lambda each: each.stopped_by,
     }
     print_table(results, columns)
-    click.echo(f"\n{len(results)} attacks, {len(results) - through} stopped, {through} got through")
+    untried = sum(each.held is None for each in results)
+    stopped = len(results) - through - untried
+    said = f"{len(results)} attacks, {stopped} stopped, {through} got through"
+    click.echo(f"\n{said}, {untried} could not be tried" if untried else f"\n{said}")
 
 
 def print_checks(checks: list[ProbeCheck]) -> None:

@@ -25,7 +25,14 @@ from typing import NoReturn, TextIO, cast
 
 from . import names, view
 from .cgroup import RunGroup
-from .linux import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, PR_SET_PDEATHSIG, drop_capabilities, prctl
+from .linux import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    drop_capabilities,
+    keep_tracing,
+    prctl,
+)
 from .rights import give_up_for_command
 from .spec import CommandSpec, most_tasks
 from .tree import Piece
@@ -112,6 +119,8 @@ _FIRST_LOOKS, _FIRST_SECONDS = 0.01, 0.1
 _EASY_LOOKS = 0.1
 # The kernel takes no smaller one.
 _LEAST_PID_MAX = 301
+# Of each kind, for the sandboxes that a command makes inside its own.
+_MOST_NAMESPACES = 256
 
 
 def attend(
@@ -196,7 +205,7 @@ def _prepare(spec: CommandSpec, pieces: list[Piece] | None) -> None:
                 # RLIMIT_NPROC does not count what root starts.
                 _write("/proc/sys/kernel/pid_max", str(max(most_tasks(spec.processes), _LEAST_PID_MAX)))
         if names.USER in spec.layers:
-            _share_watches()
+            _share_with_others()
         view.guard_kernel_settings()
     try:
         os.chdir(spec.cwd)
@@ -213,11 +222,15 @@ def has_own_pid_max(release: str) -> bool:
     return tuple(map(int, numbers)) >= (6, 14)
 
 
-def _share_watches() -> None:
-    """Leave most of what its user may watch files with to others. Each user namespace can have limits of its own."""
+def _share_with_others() -> None:
+    """Leave most of what its user may watch files with, and of the kernel's memory for namespaces, to others. Each user
+    namespace can have limits of its own."""
     for kind, part in (("instances", 8), ("watches", 4)):
         with contextlib.suppress(OSError, ValueError), open(f"/proc/sys/fs/inotify/max_user_{kind}") as file:
             _write(f"/proc/sys/user/max_inotify_{kind}", str(max(int(file.read()) // part, 1)))
+    for kind in ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"):
+        with contextlib.suppress(OSError):
+            _write(f"/proc/sys/user/max_{kind}_namespaces", str(_MOST_NAMESPACES))
 
 
 def _start(spec: CommandSpec, group: RunGroup | None) -> tuple[int, RunGroup | None, int | None]:
@@ -241,7 +254,7 @@ def _start(spec: CommandSpec, group: RunGroup | None) -> tuple[int, RunGroup | N
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
     if names.CAPABILITIES in spec.layers:
-        drop_capabilities()
+        (keep_tracing if names.USER in spec.layers else drop_capabilities)()
     with os.fdopen(hear, "rb") as file:
         trouble = file.read()
     if trouble:

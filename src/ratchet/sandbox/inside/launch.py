@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from . import cgroup, names, namespaces, own_user, view
+from . import cgroup, names, namespaces, view
 from .init import FORWARDED, STOP, attend
 from .linux import PR_SET_PDEATHSIG, drop_capabilities, forgo_capabilities, prctl
 from .spec import CommandSpec
@@ -78,9 +78,9 @@ def _as_own_user(spec: CommandSpec) -> tuple[CommandSpec, list[Piece] | None]:
     system that cannot be mounted for that user leaves it to root."""
     if names.OWN_USER not in spec.layers:
         return spec, None
-    number = own_user.own_number()
+    number = namespaces.own_number()
     try:
-        users = own_user.mapping(number)
+        users = namespaces.user_mapping(number)
         pieces = view.pieces_of(spec.view, users)
     except OSError:
         return spec._replace(layers=[each for each in spec.layers if each != names.OWN_USER]), None
@@ -88,7 +88,7 @@ def _as_own_user(spec: CommandSpec) -> tuple[CommandSpec, list[Piece] | None]:
     if names.NETWORK in spec.layers:
         # Needed for it, and Python itself may lie where the other user cannot read.
         import socket  # noqa: F401
-    own_user.become(number, (0, 1, 2))
+    namespaces.become_user(number, (0, 1, 2))
     return spec, pieces
 
 

@@ -28,6 +28,7 @@ _RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x04, 0x10
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPABILITY_HEADER = (ctypes.c_uint32 * 2)(0x20080522, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
+_TO_TRACE = (ctypes.c_uint32 * 6)(1 << 19, 1 << 19)
 
 machine = os.uname().machine
 libc = ctypes.CDLL(None, use_errno=True)
@@ -137,3 +138,5 @@ def forgo_capabilities() -> None:
 
 drop_capabilities = Prepared("capset", libc.capset, _CAPABILITY_HEADER, _NO_CAPABILITIES)
 """Give up those that are held."""
+keep_tracing = Prepared("capset", libc.capset, _CAPABILITY_HEADER, _TO_TRACE)
+"""Give up those that are held, but for looking at the processes of this user namespace that let no other do so."""

@@ -14,6 +14,7 @@ import math
 import os
 import resource
 import select
+import selectors
 import signal
 import socket
 import struct
@@ -22,8 +23,10 @@ import time
 from typing import NoReturn
 
 from . import names
+from .kernel_memory import bytes_of_node
 from .linux import CLONE_NEWPID, Prepared, libc
 from .node import Work, be_node, do_work, flush
+from .spec import NODE_LOOK_SECONDS
 from .surroundings import ANSWER, NodeSettings, NodeSurroundings, enter, set_apart
 
 _WORK = Work(
@@ -74,8 +77,8 @@ def practise() -> None:
     del sys.modules["node"]
 
 
-# An order is the wall seconds; everything else about a node only its own process is told.
-ORDER = struct.Struct("d")
+# An order is the wall seconds and the bytes of memory; everything else about a node only its own process is told.
+ORDER = struct.Struct("2d")
 # Work, stdout, stderr and line.
 _DESCRIPTORS = struct.Struct("4i")
 # Python makes room for all of them each time.
@@ -86,14 +89,17 @@ _SINGLE_THREADED = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 class _Node:
     """`life` has something to tell when it has ended, `line` when it is to end. Its end is told over `line`."""
 
-    __slots__ = ("began", "deadline", "life", "line", "pid", "stopped")
+    __slots__ = ("began", "deadline", "life", "line", "most_bytes", "pid", "stopped")
 
-    def __init__(self, pid: int, life: int, line: int, began: float, deadline: float) -> None:
+    def __init__(
+        self, pid: int, life: int, line: int, began: float, deadline: float, most_bytes: float
+    ) -> None:
         self.pid = pid
         self.life = life
         self.line = line
         self.began = began
         self.deadline = deadline
+        self.most_bytes = most_bytes
         self.stopped: str | None = None
 
 
@@ -102,7 +108,8 @@ def serve(orders: socket.socket, settings: NodeSettings) -> NoReturn:
     orders = socket.socket(fileno=set_apart(orders.detach()))
     try:
         _load(settings)
-        nodes = Nodes(orders, enter(settings))
+        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        nodes = Nodes(orders, enter(settings), proc)
     except Exception as error:  # noqa: BLE001 - told to Ratchet, which raises it where a node was asked for
         orders.send(f"{type(error).__name__}: {error}".encode())
         os._exit(1)
@@ -116,6 +123,8 @@ def _load(settings: NodeSettings) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     practise()
     sys.path += settings.path
+    # Nodes have no epoll, whose watches are memory that is not counted.
+    selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc, assignment]
     # A thread pool in each of many nodes would only make them wait for each other.
     os.environ.update(dict.fromkeys(_SINGLE_THREADED, "1"))
     for name in settings.modules:
@@ -126,13 +135,16 @@ def _load(settings: NodeSettings) -> None:
 class Nodes:
     """The nodes that are running, each by the descriptors of its life and of its line."""
 
-    def __init__(self, orders: socket.socket, surroundings: NodeSurroundings) -> None:
+    def __init__(self, orders: socket.socket, surroundings: NodeSurroundings, proc: int) -> None:
+        """`proc` is a descriptor of the machine's /proc, which nodes do not see."""
         self._orders = orders
         self._orders_descriptor = orders.fileno()
         self._surroundings = surroundings
         self._running: dict[int, _Node] = {}
         # No node that is running has an earlier one.
         self._first_deadline = math.inf
+        self._proc = proc
+        self._next_look = math.inf
         self._epoll = select.epoll()
         self._epoll.register(self._orders_descriptor, select.EPOLLIN)
         self._own_pid_namespace: tuple[Prepared, ...] = ()
@@ -151,7 +163,7 @@ class Nodes:
         """Wait for something to happen, and attend to it."""
         timeout = None
         if self._first_deadline != math.inf:
-            timeout = max(0.0, self._first_deadline - time.monotonic())
+            timeout = max(0.0, min(self._first_deadline, self._next_look) - time.monotonic())
         ordered = False
         for descriptor, _ in self._epoll.poll(timeout, _MOST_EVENTS):
             node = self._running.get(descriptor)
@@ -163,6 +175,8 @@ class Nodes:
                 self._stop(node, "cancelled")
         if time.monotonic() >= self._first_deadline:
             self._stop_late()
+        if time.monotonic() >= self._next_look:
+            self._look()
         if ordered:
             # Last: a new node gets numbers of descriptors that were just closed, which events above may speak of.
             self._take()
@@ -173,7 +187,7 @@ class Nodes:
         )
         if not order:
             os._exit(0)
-        (wall_seconds,) = ORDER.unpack(order)
+        wall_seconds, most_bytes = ORDER.unpack(order)
         work, stdout, stderr, line = _DESCRIPTORS.unpack(ancillary[0][2])
         began = time.monotonic()
         try:
@@ -181,11 +195,12 @@ class Nodes:
         except OSError as error:
             _tell(line, json.dumps({"refused": f"no process for a node: {error.strerror}"}))
         else:
-            node = _Node(pid, os.pidfd_open(pid), line, began, began + wall_seconds)
+            node = _Node(pid, os.pidfd_open(pid), line, began, began + wall_seconds, most_bytes)
             self._running[node.life] = self._running[line] = node
             self._epoll.register(node.life, select.EPOLLIN)
             self._epoll.register(line, select.EPOLLIN)
             self._first_deadline = min(self._first_deadline, node.deadline)
+            self._next_look = min(self._next_look, began + NODE_LOOK_SECONDS)
         os.close(work)
         os.close(stdout)
         os.close(stderr)
@@ -207,6 +222,13 @@ class Nodes:
             else:
                 waiting = min(waiting, node.deadline)
         self._first_deadline = waiting
+
+    def _look(self) -> None:
+        """Stop nodes for which the kernel holds too much that is not among their addresses."""
+        for number, node in self._running.items():
+            if number == node.life and bytes_of_node(self._proc, node.life) > node.most_bytes:
+                self._stop(node, "memory")
+        self._next_look = time.monotonic() + NODE_LOOK_SECONDS if self._running else math.inf
 
     def _stop(self, node: _Node, reason: str) -> None:
         if node.stopped is None:

@@ -6,6 +6,10 @@ import math
 import resource
 
 _OPEN_FILES = 4096
+# What its pipes and sockets can hold is not memory of a node, so it may have few.
+_OPEN_FILES_OF_NODES = 128
+# Signals and timers that wait, of which each user has only so many.
+_PENDING = 4096
 
 
 def open_files() -> int:
@@ -13,6 +17,10 @@ def open_files() -> int:
     and lets none send more whose own limit they pass: `keep_room` keeps ours well above that of any run."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard // 2)
+
+
+def open_files_of_node() -> int:
+    return min(open_files(), _OPEN_FILES_OF_NODES)
 
 
 def keep_room() -> None:
@@ -47,6 +55,7 @@ def limit_always() -> None:
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_MEMLOCK, 8 * 1024 * 1024)
     _lower(resource.RLIMIT_MSGQUEUE, 0)
+    _lower(resource.RLIMIT_SIGPENDING, _PENDING)
 
 
 def limit_run(

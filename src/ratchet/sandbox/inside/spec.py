@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from .view import FileView
 
+# Most nodes have ended before anyone looks.
+NODE_LOOK_SECONDS = 0.1
+
 
 def most_tasks(processes: int) -> int:
     """Threads count as well, and processes are watched one by one: this only stops a flood between two looks."""

@@ -15,7 +15,7 @@ import select
 import signal
 from typing import NamedTuple
 
-from . import names, namespaces, own_user, rlimits, seccomp, view
+from . import names, namespaces, rlimits, seccomp, view
 from .linux import (
     CLONE_NEWNS,
     PR_SET_NO_NEW_PRIVS,
@@ -104,7 +104,7 @@ def enter(settings: NodeSettings) -> NodeSurroundings:
         python=common.python,
         hidden=common.hidden,
         address_bytes=address_bytes,
-        open_files=rlimits.open_files(),
+        open_files=rlimits.open_files_of_node(),
         most_descriptors=os.sysconf("SC_OPEN_MAX"),
         filter=node_filter(layers, 1, scratch=False),
         scratch_filter=node_filter(layers, 1, scratch=True),
@@ -129,11 +129,11 @@ def set_apart(descriptor: int) -> int:
 
 def _as_own_user(common: view.FileView) -> list[Piece]:
     """Become a user of the nodes' own, with what all of them see cloned while root still can."""
-    number = own_user.own_number()
-    users = own_user.mapping(number)
+    number = namespaces.own_number()
+    users = namespaces.user_mapping(number)
     pieces = view.pieces_of(common, users)
     os.close(users)
-    own_user.become(number)
+    namespaces.become_user(number)
     return pieces
 
 

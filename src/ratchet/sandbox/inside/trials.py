@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from . import cgroup, landlock, names, namespaces, own_user, rlimits, seccomp, view
+from . import cgroup, landlock, names, namespaces, rlimits, seccomp, view
 from .linux import (
     MS_PRIVATE,
     MS_REC,
@@ -125,11 +125,11 @@ def _network(outer: list[str]) -> None:
 
 def _own_user() -> str:
     """Python is shown to another user, who can read it and owns it."""
-    number = own_user.own_number()
-    users = own_user.mapping(number)
+    number = namespaces.own_number()
+    users = namespaces.user_mapping(number)
     python = tuple(path for path in {sys.prefix, sys.base_prefix} if not path.startswith("/usr"))
     pieces = view.pieces_of(view.FileView(python=python, readable=(_HERE,)), users)
-    own_user.become(number)
+    namespaces.become_user(number)
     namespaces.enter([names.USER, names.PID, names.MOUNT])
     passed, said = _tried(partial(_see_own, pieces))
     if not passed:

@@ -1,7 +1,7 @@
 """Watching what a whole process tree uses, for which the kernel has no limit of its own."""
 
 # pathlib is slow to import.
-# ruff: noqa: PTH112, PTH116, PTH123, PTH208
+# ruff: noqa: PTH112, PTH116, PTH208
 from __future__ import annotations
 
 import contextlib
@@ -10,26 +10,23 @@ import resource
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from .cgroup import RunGroup
+from .kernel_memory import THREAD_BYTES, KernelWatch, in_sockets, read
 from .linux import machine, system_call
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TRUSTED_LOOKS = 3
 # What the kernel needs for a name in a directory in memory, and for a message or a semaphore.
 _NAME_BYTES, _ITEM_BYTES = 1024, 64
+_PAGES = {"RssAnon:": 1024, "RssShmem:": 1024}
+_OF_THE_KERNEL = {"VmPTE:": 1024, "Threads:": THREAD_BYTES}
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _COUNTER_BYTES, _COUNTER_CLOEXEC = 112, 8
 _STIR_BYTES = 4 * 1024 * 1024
-# So many hold a few megabytes at most.
-_FEW_SOCKETS = 32
 _EARLIEST_TIMES, _LATEST_TIMES, _WALK_SECONDS = 20, 100, 30.0
-_UNIX, _IPV4, _IPV6, _TCP, _UDP = 1, 2, 10, 6, 17
-_NETLINK, _DIAGNOSIS, _BY_FAMILY, _DUMP = 16, 4, 20, 0x301
-_FAILED, _DONE = 2, 3
-_HEADER, _ATTRIBUTE, _ALIGNED = struct.Struct("IHHII"), struct.Struct("HH"), 3
 
 
 def count_cpu(pid: int) -> int | None:
@@ -67,6 +64,7 @@ class TreeWatch:
         self._sockets = sockets
         self._socket_bytes = 0
         self._next_sockets = 0.0
+        self._kernel = KernelWatch(memory_bytes, sockets=sockets)
         self._counter = counter
         self._group = group
         self._trusted_looks = 0
@@ -81,7 +79,9 @@ class TreeWatch:
         """The bound that these processes have passed, if any."""
         if len(pids) > self._processes:
             return "processes"
-        if self._passed_memory(pids) or (self._group is not None and self._group.out_of_memory):
+        if self._passed_memory(pids) or self._kernel.passed:
+            return "memory"
+        if self._group is not None and self._group.out_of_memory:
             return "memory"
         if self._cpu_seconds is not None and self._used_seconds(pids) > self._cpu_seconds:
             return "cpu"
@@ -113,10 +113,11 @@ class TreeWatch:
         return max(ended.ru_utime + ended.ru_stime + waited_for / _TICKS, self.seen_seconds)
 
     def _passed_memory(self, pids: list[int]) -> bool:
-        scratch = self._scratch_bytes() + (_system_v_bytes() if self._shared else 0)
+        beside = self._scratch_bytes() + (_system_v_bytes() if self._shared else 0)
         if self._sockets:
-            scratch += self._queued_bytes()
-        used = scratch + sum(map(_own_bytes, pids))
+            beside += self._queued_bytes()
+        beside += self._kernel.look(pids)
+        used = beside + sum(map(_own_bytes, pids))
         count, before = self._seen
         self.is_quiet = count == len(pids) and abs(used - before) <= _STIR_BYTES
         self._seen = len(pids), used
@@ -127,7 +128,7 @@ class TreeWatch:
             self._trusted_looks -= 1
             return False
         # Counting exactly takes long, so one that is right is trusted for a few looks.
-        used = scratch + sum(map(_proportional_bytes, pids))
+        used = beside + sum(map(_proportional_bytes, pids))
         self._trusted_looks = _TRUSTED_LOOKS
         self.peak_bytes = max(self.peak_bytes, used)
         return used > self._memory_bytes
@@ -137,7 +138,7 @@ class TreeWatch:
         began = time.monotonic()
         if began >= self._next_sockets:
             with contextlib.suppress(OSError, ValueError, struct.error):
-                self._socket_bytes = _in_sockets() if _socket_count() > _FEW_SOCKETS else 0
+                self._socket_bytes = in_sockets()
             ended = time.monotonic()
             self._next_sockets = ended + _EARLIEST_TIMES * (ended - began)
         return self._socket_bytes
@@ -232,7 +233,7 @@ def descendants(pid: int) -> list[int]:
     waiting = [pid]
     while waiting:
         try:
-            children = _read(f"/proc/{waiting[0]}/task/{waiting.pop(0)}/children").split()
+            children = read(f"/proc/{waiting[0]}/task/{waiting.pop(0)}/children").split()
         except OSError:
             continue
         found += map(int, children)
@@ -241,19 +242,23 @@ def descendants(pid: int) -> list[int]:
 
 
 def _own_bytes(pid: int) -> int:
-    """What it has in memory beside the files of its program. Pages that forks share count for each of them."""
-    return _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:")) or 0
+    """What it has in memory beside the files of its program, with the tables of its pages and the stacks of its threads
+    in the kernel. Pages that forks share count for each of them."""
+    return _sum(f"/proc/{pid}/status", _PAGES | _OF_THE_KERNEL) or 0
 
 
 def _proportional_bytes(pid: int) -> int:
     """The same with shared pages divided among those who share them."""
-    exact = _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
-    return _own_bytes(pid) if exact is None else exact
+    exact = _sum(f"/proc/{pid}/smaps_rollup", {"Pss_Anon:": 1024, "Pss_Shmem:": 1024})
+    if exact is None:
+        return _own_bytes(pid)
+    return exact + (_sum(f"/proc/{pid}/status", _OF_THE_KERNEL) or 0)
 
 
-def _sum(path: str, kinds: tuple[str, ...]) -> int | None:
+def _sum(path: str, bytes_of: Mapping[str, int]) -> int | None:
     try:
-        return sum(int(line.split()[1]) * 1024 for line in _read(path).splitlines() if line.startswith(kinds))
+        lines = map(str.split, read(path).splitlines())
+        return sum(bytes_of[words[0]] * int(words[1]) for words in lines if words and words[0] in bytes_of)
     except OSError:
         return None
 
@@ -268,7 +273,7 @@ class _Ticks(NamedTuple):
 
 def _ticks(pid: int) -> _Ticks | None:
     try:
-        words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        words = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         user, system, users, systems = map(int, words[11:15])
         return _Ticks(user + system, users + systems, words[19])
     except (OSError, ValueError, IndexError):
@@ -280,7 +285,7 @@ def _system_v_bytes() -> int:
     total = 0
     for kind in ("shm", "msg", "sem"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            for line in _read(f"/proc/sysvipc/{kind}").splitlines()[1:]:
+            for line in read(f"/proc/sysvipc/{kind}").splitlines()[1:]:
                 words = line.split()
                 if kind == "shm":
                     total += int(words[14]) + int(words[15])
@@ -289,73 +294,3 @@ def _system_v_bytes() -> int:
                 else:
                     total += int(words[3]) * _ITEM_BYTES
     return total
-
-
-def _read(path: str) -> str:
-    with open(path) as file:
-        return file.read()
-
-
-class _Question(NamedTuple):
-    """`head` bytes come before the attributes of each answer, of which one is `memory` and one may be `queue`."""
-
-    body: bytes
-    head: int
-    memory: int
-    queue: int | None
-
-
-def _internet(family: int, protocol: int) -> _Question:
-    return _Question(struct.pack("BBBBI48x", family, protocol, 1 << 6, 0, 0xFFFFFFFF), 72, 7, None)
-
-
-_QUESTIONS = (
-    _Question(struct.pack("BBHIIIII", _UNIX, 0, 0, 0xFFFFFFFF, 0, 0x30, 0, 0), 16, 5, 4),
-    *(_internet(family, protocol) for family in (_IPV4, _IPV6) for protocol in (_TCP, _UDP)),
-)
-
-
-def _socket_count() -> int:
-    """How many there are in this network namespace."""
-    with open("/proc/self/net/sockstat") as file:
-        return int(file.readline().split()[-1])
-
-
-def _in_sockets() -> int:
-    """What is on its way in all sockets of this network namespace, which is memory that no process has mapped. A kernel
-    that does not tell of a kind counts as none."""
-    return sum(map(_queued, _QUESTIONS))
-
-
-def _queued(question: _Question) -> int:
-    sent = received = 0
-    for kind, words in _attributes(question):
-        if kind == question.queue:
-            received += struct.unpack_from("I", words)[0]
-        elif kind == question.memory:
-            # To be read, to be sent, and sent: a local socket counts at its sender what the other has not read yet.
-            to_read, _, sending, _, _, to_send = struct.unpack_from("6I", words)
-            sent += sending if question.queue else to_read + to_send
-    # What the sender left behind when it was closed is only known to the receiver.
-    return max(sent, received)
-
-
-def _attributes(question: _Question) -> Iterator[tuple[int, memoryview]]:
-    import socket  # slow to import, and few commands have many sockets
-
-    with socket.socket(_NETLINK, socket.SOCK_RAW, _DIAGNOSIS) as link:
-        link.settimeout(1)
-        header = _HEADER.pack(_HEADER.size + len(question.body), _BY_FAMILY, _DUMP, 1, 0)
-        link.sendto(header + question.body, (0, 0))
-        while True:
-            answer, at = memoryview(link.recv(1 << 16)), 0
-            while at < len(answer):
-                size, kind, *_ = _HEADER.unpack_from(answer, at)
-                if kind in (_FAILED, _DONE):
-                    return
-                place, end = at + _HEADER.size + question.head, at + size
-                while place + _ATTRIBUTE.size <= end:
-                    length, name = _ATTRIBUTE.unpack_from(answer, place)
-                    yield name, answer[place + _ATTRIBUTE.size : place + length]
-                    place += max(length + _ALIGNED & ~_ALIGNED, _ATTRIBUTE.size)
-                at += max(size + _ALIGNED & ~_ALIGNED, _HEADER.size)
