@@ -120,7 +120,7 @@ def test_a_bad_plan_is_sent_back_with_every_problem_and_the_next_one_is_taken(de
     planned = desk.plan()
     assert planned.status is RunStatus.PLANNED, planned.reason
     again = script.requests[1].said
-    for problem in ("'../../escape.md'", "02-b.md stands 2 times"):
+    for problem in ("'../../escape.md'", "02-b.md is there 2 times"):
         assert problem in again
     assert "Give the whole plan again, corrected." in again
     [told] = desk.events(planned, "planned")

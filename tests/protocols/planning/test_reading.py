@@ -134,7 +134,7 @@ def test_everything_is_told_at_once() -> None:
         "02-c: step_type is a list of 1",
         "02-c: needs_decomposition is 'yes'",
         "step_files[4] is 'not a step'",
-        "01-a.md stands 2 times",
+        "01-a.md is there 2 times",
         "2 step files have the number 02: 02-b.md, 02-c.md",
         "clarifications[0].key is 'A Key'",
         "clarifications[0].question is empty",
@@ -179,5 +179,5 @@ def test_texts_that_are_too_long_or_cannot_be_files_are_refused() -> None:
 
 def test_a_key_is_asked_only_once() -> None:
     assert any(
-        "stands 2 times" in each for each in problems(plan(clarifications=[question("a"), question("a")]))
+        "is there 2 times" in each for each in problems(plan(clarifications=[question("a"), question("a")]))
     )
