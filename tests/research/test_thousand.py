@@ -14,7 +14,9 @@ from ratchet.runtime import open_ledger
 
 
 @pytest.mark.soak
-def test_trials_in_fifty_slots_are_all_recorded_at_a_cost_that_does_not_grow_with_the_slots(tmp_path: Path) -> None:
+def test_trials_in_fifty_slots_are_all_recorded_at_a_cost_that_does_not_grow_with_the_slots(
+    tmp_path: Path,
+) -> None:
     place = {"home": str(tmp_path), "database_url": f"sqlite:///{tmp_path / 'ledger.db'}"}
     found = simulated(place, slots=50, trials=150, seconds=3600.0)
     assert found["trials"] == 150
