@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
+from ratchet.agents.actions import export_agent
 from ratchet.agents.contract import place_of
-from ratchet.agents.export import export_agent
 from ratchet.config import Loaded
 from ratchet.kernel import Conflict
 from ratchet.runtime import Runtime

@@ -428,7 +428,7 @@ def export(session: CliSession, name: str, directory: Path, version: str | None)
     It has the code of the version, the present state, the kit, requirements.txt, a Dockerfile, and a README that says
     how it is started. Secrets are not in it.
     """
-    from ratchet.agents.export import export_agent
+    from ratchet.agents.actions import export_agent
 
     with calling(session) as access:
         made = export_agent(access, name, directory.absolute(), version)
