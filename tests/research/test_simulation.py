@@ -55,7 +55,7 @@ def test_greedy_climbs_and_asking_often_does_not_climb_as_far() -> None:
     assert arms["greedy"].bands["100"].low > arms["best_of_n"].bands["100"].high
     assert "| greedy |" in found.to_markdown()
     assert "5 of 5" in found.to_markdown()
-    assert found.to_dict()["arms"][1]["strategy"] == "best_of_n"
+    assert found.arms[1].strategy == "best_of_n"
 
 
 def test_on_a_plateau_adaptive_leaves_the_best_and_gets_further() -> None:

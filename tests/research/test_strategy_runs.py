@@ -116,6 +116,12 @@ def test_a_strategy_that_a_task_cannot_feed_is_refused_before_anything_is_spent(
     assert not engine.prompts
 
 
+def test_a_run_that_names_no_strategy_leaves_a_plateau(runtime: Runtime, hill: Path) -> None:
+    run_id = start_research(runtime, ResearchRequest(task=str(hill), trials=4))
+    with runtime.ledger.read() as tx:
+        assert get_run(tx, run_id).spec["strategy"] == "adaptive"
+
+
 def test_an_unknown_strategy_starts_no_run(runtime: Runtime, hill: Path) -> None:
     with pytest.raises(Misuse, match="there is no strategy 'clever'"):
         start_research(runtime, ResearchRequest(task=str(hill), trials=4, strategy="clever"))

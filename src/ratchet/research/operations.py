@@ -113,8 +113,8 @@ def start(
     strategy: Annotated[
         str | None,
         line_of(
-            "From where each session begins: greedy (the best, if not given), islands, clade, pareto, adaptive, "
-            "best_of_n, sequential, or an installed one.",
+            "From where each session begins: adaptive (if not given: the best, and elsewhere on a plateau), greedy, "
+            "islands, clade, pareto, best_of_n, sequential, or an installed one.",
             "STRATEGY",
         ),
     ] = None,

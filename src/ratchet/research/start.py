@@ -34,7 +34,7 @@ from ratchet.research.jobs import KIND
 from ratchet.research.measurement.machine import Machine
 from ratchet.research.operations import LARGEST_SEED, POLICIES
 from ratchet.research.simulation import compared
-from ratchet.research.strategy import find_strategy
+from ratchet.research.strategy import DEFAULT, find_strategy
 from ratchet.research.tasks import find_task, pin_task, task_hash
 from ratchet.research.views._status import Comparison
 from ratchet.runtime import Runtime, configured_budgets, resume_run, start_run
@@ -169,7 +169,7 @@ def _plan(wanted: ResearchRequest, task: TaskAdapter) -> ResearchPlan:
         columns=task.columns,
         plain_baseline=task.plain_baseline,
         known_best=task.known_best,
-        **wanted.chosen(),
+        **{**wanted.chosen(), "strategy": wanted.strategy or DEFAULT},
     )
     if Stops.of(plan, task) == Stops() and wanted.tokens is None and wanted.cost_usd is None:
         raise Misuse(

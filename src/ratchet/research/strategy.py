@@ -262,6 +262,8 @@ STRATEGIES: Mapping[str, Strategy] = {
 WITHOUT_MEASUREMENTS = frozenset(STRATEGIES) - {"pareto"}
 """Those that look at scores only, so that nothing else of a long history is read."""
 BASELINES = ("best_of_n", "sequential")
+DEFAULT = adaptive.__name__
+"""Of runs that name none. Those that were begun before there was a choice stay greedy."""
 GROUP = "ratchet.strategies"
 
 
