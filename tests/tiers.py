@@ -80,10 +80,10 @@ def _is_soak(item: pytest.Item) -> bool:
         return True
     area = item.path.relative_to(item.config.rootpath).parts[1]
     is_cheap = area in BOTH_DATABASES and item.get_closest_marker("postgresql_in_soak") is None
-    return _is_on_postgresql(item) and not is_cheap
+    return is_on_postgresql(item) and not is_cheap
 
 
-def _is_on_postgresql(item: pytest.Item) -> bool:
+def is_on_postgresql(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     return call is not None and any(
         each == "postgresql" or (isinstance(each, tuple) and "postgresql" in each)
