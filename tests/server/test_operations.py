@@ -918,6 +918,7 @@ def _without_times(value: Any) -> Any:
 
 # Tables with what a node, a tool or a person is given, or with what has no engine in it.
 FREE = {
+    "certificate",
     "inputs",
     "arguments",
     "answer",
