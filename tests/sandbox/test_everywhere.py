@@ -107,7 +107,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [
         item
         for item in items
-        if _place_of(item) in (None, as_here) and (has_postgresql or not is_on_postgresql(item))
+        if _place_of(item) in (None, as_here)
+        and (has_postgresql or not (is_on_postgresql(item) or "postgres_server" in item.fixturenames))  # type: ignore[attr-defined]
     ]
 
 
