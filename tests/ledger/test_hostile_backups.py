@@ -89,6 +89,7 @@ class Archive:
             ("tool_versions", ("examples_failed",)),
             ("approvals", ("answer",)),
             ("trials", ("origin",)),
+            ("processes", ("asked", "facts")),
         ):
             if not any(part["table"] == table for part in contents["parts"]):
                 continue

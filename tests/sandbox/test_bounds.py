@@ -197,7 +197,9 @@ def test_what_the_kernel_holds_for_a_tree_counts_as_memory(way: str, name: str, 
     more = {"scratch": True} if way == "node" else {}
     bounds = Bounds(wall_seconds=240, memory_bytes=(8 if way == "node" else 32) * MIB)
     done = attack(way, name, given, bounds=bounds, **more)
-    assert done.stopped is Stopped.MEMORY, done
+    # The kernel counts the mappings of a node by themselves, and may refuse one before the tables are looked at.
+    refused = way == "node" and b"Errno 12" in done.stderr
+    assert refused or done.stopped is Stopped.MEMORY, done
     assert "locks" in done.bounded_by["memory_bytes"]
 
 

@@ -63,7 +63,7 @@ def test_no_tool_that_changes_things_is_listed_or_can_be_called_without_the_flag
 
 
 def test_reading_is_a_matter_of_get_requests_and_acting_is_not() -> None:
-    assert [each.name for each in READING if each.method != "GET"] == ["check_workflow"]
+    assert [each.name for each in READING if each.method != "GET"] == ["verify_certificate", "check_workflow"]
     assert [each.name for each in ACTING if each.method == "GET" or each.reads] == []
 
 
