@@ -50,6 +50,25 @@ def test_a_prompt_too_long_for_an_argument_is_refused(bench: Bench, workspace: P
     assert "stdin" in (caught.value.hint or "")
 
 
+def test_a_script_that_an_interpreter_is_given_is_seen_wherever_it_lies(
+    place: Place, tmp_path: Path, workspace: Path
+) -> None:
+    script = tmp_path / "mine" / "agent.py"
+    script.parent.mkdir()
+    script.write_text("import os; print(os.listdir(os.path.dirname(__file__)))")
+    (script.parent / "private").write_text("of the user")
+    toml = f'[engines.command.mine]\nargv = ["python3", "{script}"]'
+    assert propose(place.open("mine", toml), Request("x", workspace)).text == "['agent.py']"
+
+
+def test_a_script_that_is_not_there_is_reported_before_a_session(place: Place, tmp_path: Path) -> None:
+    script = tmp_path / "mine" / "agent.py"
+    readiness = asyncio.run(
+        place.open("mine", f'[engines.command.mine]\nargv = ["python3", "{script}"]').check()
+    )
+    assert (readiness.ready, str(script) in readiness.detail) == (False, True)
+
+
 def test_a_word_with_nothing_to_fill_in_is_left_out(bench: Bench, workspace: Path) -> None:
     program = "import sys; print(sys.argv[1:])"
     engine = bench.open(program, "", "--model={model} --system={system} {workspace}")

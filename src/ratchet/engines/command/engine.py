@@ -37,6 +37,7 @@ def mentions(words: Sequence[str], *names: str) -> bool:
 
 # What the kernel takes as one argument.
 _LONGEST_WORD = 128 * 1024 - 1
+_SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb", ".pl"})
 _ANSWER_FORM = "Answer with nothing but JSON that fits this JSON Schema:"
 
 
@@ -48,7 +49,16 @@ def find_program(description: CommandSettings, name: str, environment: Mapping[s
     if found is None:
         install = description.install or f"install it, or name it by its path in engines.command.{name}.argv"
         raise Fault(Failure.MISSING, f"{program} is not on the PATH", hint=install)
+    for path in _named_files(description):
+        if path.suffix in _SCRIPTS and not path.exists():
+            hint = f"put it there, or name another in engines.command.{name}.argv"
+            raise Fault(Failure.MISSING, f"{path} is not there", hint=hint)
     return Path(found).absolute()
+
+
+def _named_files(description: CommandSettings) -> list[Path]:
+    """What the description gives the program by its whole path, such as the script of an interpreter."""
+    return [path for path in map(Path, description.argv[1:]) if path.is_absolute()]
 
 
 def prepare(
@@ -221,9 +231,10 @@ class CommandEngine:
 
     def _invocation(self, program: Path, request: Request, home: Path, model: str | None) -> Invocation:
         prepared = prepare(self._description, program, request, home, self._environment, model)
-        shown = (home, prepared.cwd, program, *request.readable)
+        named = tuple(path for path in _named_files(self._description) if path.is_file())
+        shown = (home, prepared.cwd, program, *named, *request.readable)
         hidden = private_places(self._home, self._environment, shown, request.hidden)
-        return replace(prepared, readable=(*self._readable, *prepared.readable), hidden=hidden)
+        return replace(prepared, readable=(*self._readable, *named, *prepared.readable), hidden=hidden)
 
     async def _version(self, program: Path) -> str | None:
         """What it says its version is; `None` if the description does not tell how to ask. Raises `Fault`."""
