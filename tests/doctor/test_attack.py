@@ -47,6 +47,8 @@ def test_every_attack_on_this_machine_is_stopped_and_says_by_what(tmp_path: Path
     assert len(rows) == sum(len(each.ways) for each in ATTACKS) > 75
     assert [each for each in rows if not each.happened] == []
     assert [each for each in rows if not each.stopped_by and each.held is not None] == []
+    # Only what reads a file of the user's home finds none where there is no such file.
+    assert {each.attack for each in rows if each.held is None} <= {"read a file of the user's home"}
 
 
 def test_an_attack_on_a_file_that_is_not_there_could_not_be_tried(

@@ -28,7 +28,7 @@ _SENT_BYTES = 1024 * 1024
 _PIPE_BYTES, _SMALL_PIPE_BYTES = 64 * 1024, 8 * 1024
 # A tree is looked through once the kernel has come to use this part of its bound, which is how wrong the sum may be.
 _PART = 8
-_EARLIEST_TIMES, _LATEST_TIMES, _WALK_SECONDS = 20, 100, 30.0
+_EARLIEST_TIMES, _LATEST_TIMES, _WALK_SECONDS = 20, 100, 1.0
 _KCMP = {"x86_64": 312, "aarch64": 272}
 _KCMP_FILE, _PIDFD_GETFD = 0, 438
 _USED, _OF_FILES_AND_PROCESSES = "MemTotal:", {
